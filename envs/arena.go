@@ -1,0 +1,284 @@
+package envs
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+)
+
+// ErrOtherEnv is returned when states of one environment are given to another.
+var ErrOtherEnv = errors.New("envs: states of another environment")
+
+// Arena holds the states of one environment in numbered slots. It knows nothing of lifetimes: who
+// owns a slot, and when it is free, is its owner's business (package statestore).
+//
+// Every method takes a whole batch and works in the order given. Methods may run at the same time
+// as long as no slot is written by one and used by another; Grow may run at the same time as
+// anything but Grow. Slots must be below Cap: they come from the arena's owner, not from users.
+type Arena interface {
+	// Env returns the environment's description.
+	Spec() *Spec
+	// Cap returns the number of slots.
+	Cap() int
+	// Grow makes room for at least slots states; slots keep their places in memory.
+	Grow(slots int)
+
+	// Reset starts an episode in each slot. envs, the index of each environment in its pool, may be
+	// nil: 0, 1, 2, ...
+	Reset(slots []int32, envs []int32, seeds []uint64)
+	// Restart starts the next episode in each slot, going on with the state's own random stream
+	// where the rules do that, else with a reset from the seed.
+	Restart(slots []int32, envs []int32, seeds []uint64)
+	// Copy clones states from slots of an arena of the same environment, which may be this one.
+	Copy(dst []int32, src Arena, from []int32) error
+
+	// Check returns the first i whose action is not legal in slots[i], -1 if none is. In a state
+	// that has ended every action in range passes.
+	Check(slots, actions []int32) int
+	// Step clones parents[i] to children[i] and applies actions[i] there. A parent may occur often;
+	// parents[i] may be children[i]. Actions must be legal. The outcome goes to out[i].
+	Step(parents, children, actions []int32, out []Outcome)
+
+	// Observe writes the observation of slots[i] to row row0+i of each array.
+	Observe(slots []int32, obs []Array, row0 int)
+	// Mask writes the legal actions of slots[i] to mask[i*A : (i+1)*A].
+	Mask(slots []int32, mask []bool)
+	// ToPlay writes the player to move.
+	ToPlay(slots []int32, out []int32)
+	// Discount writes the discounts of the steps that led to the slots. Only with
+	// Capabilities.Discounts.
+	Discount(slots []int32, out []float32)
+
+	// AppendState appends the portable bytes of a state.
+	AppendState(dst []byte, slot int32) []byte
+	// DecodeState makes a slot the state that the bytes describe. On an error, which wraps
+	// [ErrBadState], the slot's contents are undefined.
+	DecodeState(slot int32, src []byte) error
+
+	// Text and ActionName are the renderer's; a numeric form where the rules have none.
+	Text(slot int32) string
+	ActionName(slot, action int32) string
+	// BestActions is the solver's; only with Capabilities.Solves.
+	BestActions(slot int32, best []bool)
+}
+
+// slabBytes is about how much memory one slab of states takes.
+const slabBytes = 1 << 16
+
+// arena is the Arena of a concrete state type: slabs of S that never move.
+type arena[S any] struct {
+	k     *kernel[S]
+	shift uint  // slot >> shift is the slab
+	mask  int32 // slot & mask is the place in it
+	slabs atomic.Pointer[[][]S]
+	tmp   sync.Pool // *scratch[S]
+}
+
+// scratch is memory of one call.
+type scratch[S any] struct {
+	states []*S
+	legal  []bool
+}
+
+func newArena[S any](k *kernel[S], slots int) *arena[S] {
+	perSlab := slabBytes / max(k.stateSize, 1)
+	a := &arena[S]{k: k, shift: uint(bits.Len(uint(max(perSlab, 1) - 1)))}
+	a.mask = 1<<a.shift - 1
+	a.slabs.Store(&[][]S{})
+	a.tmp.New = func() any { return &scratch[S]{legal: make([]bool, k.spec.NumActions)} }
+	a.Grow(slots)
+	return a
+}
+
+func (a *arena[S]) Spec() *Spec { return &a.k.spec }
+func (a *arena[S]) Cap() int    { return len(*a.slabs.Load()) << a.shift }
+
+func (a *arena[S]) Grow(slots int) {
+	old := *a.slabs.Load()
+	slabs := old[:len(old):len(old)]
+	for len(slabs)<<a.shift < slots {
+		slabs = append(slabs, make([]S, 1<<a.shift))
+	}
+	a.slabs.Store(&slabs)
+}
+
+// at returns a slot's state. The slabs are passed in so that a loop loads the pointer once.
+func (a *arena[S]) at(slabs [][]S, slot int32) *S {
+	return &slabs[slot>>a.shift][slot&a.mask]
+}
+
+func (a *arena[S]) Reset(slots, envs []int32, seeds []uint64) {
+	slabs := *a.slabs.Load()
+	for i, slot := range slots {
+		a.reset(a.at(slabs, slot), envIndex(envs, i), seeds[i])
+	}
+}
+
+func (a *arena[S]) Restart(slots, envs []int32, seeds []uint64) {
+	slabs := *a.slabs.Load()
+	for i, slot := range slots {
+		s := a.at(slabs, slot)
+		if a.k.restart != nil {
+			a.k.restart.Restart(s)
+		} else {
+			a.reset(s, envIndex(envs, i), seeds[i])
+		}
+	}
+}
+
+func (a *arena[S]) reset(s *S, env int, seed uint64) {
+	if a.k.start != nil {
+		a.k.start.Start(s, env, seed)
+	} else {
+		a.k.rules.Reset(s, seed)
+	}
+}
+
+func envIndex(envs []int32, i int) int {
+	if envs == nil {
+		return i
+	}
+	return int(envs[i])
+}
+
+func (a *arena[S]) Copy(dst []int32, src Arena, from []int32) error {
+	b, ok := src.(*arena[S])
+	if !ok || b.k.layout.print != a.k.layout.print || b.k.spec.ID != a.k.spec.ID {
+		return fmt.Errorf("%w: %s into %s", ErrOtherEnv, src.Spec().ID, a.k.spec.ID)
+	}
+	to, of := *a.slabs.Load(), *b.slabs.Load()
+	for i, slot := range dst {
+		a.clone(a.at(to, slot), b.at(of, from[i]))
+	}
+	return nil
+}
+
+func (a *arena[S]) clone(dst, src *S) {
+	if dst == src {
+		return
+	}
+	if a.k.clone != nil {
+		a.k.clone.Clone(dst, src)
+		return
+	}
+	*dst = *src
+}
+
+func (a *arena[S]) Check(slots, actions []int32) int {
+	if a.k.mask == nil {
+		return -1
+	}
+	sc := a.tmp.Get().(*scratch[S])
+	defer a.tmp.Put(sc)
+	slabs := *a.slabs.Load()
+	for i, slot := range slots {
+		a.k.mask.Mask(a.at(slabs, slot), sc.legal)
+		if !sc.legal[actions[i]] && !ended(sc.legal) {
+			return i
+		}
+	}
+	return -1
+}
+
+// ended says that a mask has no legal action.
+func ended(legal []bool) bool {
+	for _, ok := range legal {
+		if ok {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *arena[S]) Step(parents, children, actions []int32, out []Outcome) {
+	slabs := *a.slabs.Load()
+	if a.k.batch != nil {
+		a.stepBatch(slabs, parents, children, actions, out)
+		return
+	}
+	for i, child := range children {
+		s := a.at(slabs, child)
+		a.clone(s, a.at(slabs, parents[i]))
+		out[i] = a.k.rules.Step(s, actions[i])
+	}
+}
+
+func (a *arena[S]) stepBatch(slabs [][]S, parents, children, actions []int32, out []Outcome) {
+	sc := a.tmp.Get().(*scratch[S])
+	defer a.tmp.Put(sc)
+	sc.states = sc.states[:0]
+	for i, child := range children {
+		s := a.at(slabs, child)
+		a.clone(s, a.at(slabs, parents[i]))
+		sc.states = append(sc.states, s)
+	}
+	a.k.batch.StepBatch(sc.states, actions, out)
+}
+
+func (a *arena[S]) Observe(slots []int32, obs []Array, row0 int) {
+	slabs := *a.slabs.Load()
+	for i, slot := range slots {
+		a.k.rules.Observe(a.at(slabs, slot), RowOf(obs, row0+i))
+	}
+}
+
+func (a *arena[S]) Mask(slots []int32, mask []bool) {
+	n := a.k.spec.NumActions
+	if a.k.mask == nil {
+		for i := range mask[:len(slots)*n] {
+			mask[i] = true
+		}
+		return
+	}
+	slabs := *a.slabs.Load()
+	for i, slot := range slots {
+		a.k.mask.Mask(a.at(slabs, slot), mask[i*n:(i+1)*n])
+	}
+}
+
+func (a *arena[S]) ToPlay(slots []int32, out []int32) {
+	if a.k.turn == nil {
+		clear(out[:len(slots)])
+		return
+	}
+	slabs := *a.slabs.Load()
+	for i, slot := range slots {
+		out[i] = a.k.turn.ToPlay(a.at(slabs, slot))
+	}
+}
+
+func (a *arena[S]) Discount(slots []int32, out []float32) {
+	slabs := *a.slabs.Load()
+	for i, slot := range slots {
+		out[i] = a.k.discount.Discount(a.at(slabs, slot))
+	}
+}
+
+func (a *arena[S]) AppendState(dst []byte, slot int32) []byte {
+	return a.k.appendState(dst, a.at(*a.slabs.Load(), slot))
+}
+
+func (a *arena[S]) DecodeState(slot int32, src []byte) error {
+	return a.k.decodeState(a.at(*a.slabs.Load(), slot), src)
+}
+
+func (a *arena[S]) Text(slot int32) string {
+	s := a.at(*a.slabs.Load(), slot)
+	if a.k.render == nil {
+		return fmt.Sprintf("%+v", *s)
+	}
+	return a.k.render.Text(s)
+}
+
+func (a *arena[S]) ActionName(slot, action int32) string {
+	if a.k.render == nil {
+		return fmt.Sprint(action)
+	}
+	return a.k.render.ActionName(a.at(*a.slabs.Load(), slot), action)
+}
+
+func (a *arena[S]) BestActions(slot int32, best []bool) {
+	a.k.solve.BestActions(a.at(*a.slabs.Load(), slot), best)
+}

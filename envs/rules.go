@@ -1,0 +1,118 @@
+package envs
+
+// Rules are an environment's rules over a state S. S should be plain data: no pointers, maps or
+// slices. Then copying S is cloning the state, and its bytes come for free. A simulator that needs
+// pointers implements [Cloner] and [Codec] as well.
+//
+// The rules themselves hold only what never changes (board size, keywords): one value serves all
+// threads at once, each on states of its own. A method must not keep its arguments.
+type Rules[S any] interface {
+	// Spec describes the environment; called once, by Define.
+	Spec() Spec
+
+	// Reset makes s the first state of an episode. Everything random later on must come from this
+	// seed, kept inside s. s may hold an older state.
+	Reset(s *S, seed uint64)
+
+	// Step applies an action in 0..NumActions-1 to s. The caller has checked that it is legal.
+	// On a state that has ended, Step changes nothing and returns the flags it ended with and
+	// reward 0, whatever the action.
+	Step(s *S, action int32) Outcome
+
+	// Observe fills this state's row of every observation array, from the mover's view.
+	Observe(s *S, row Row)
+}
+
+// Outcome is what a step brings.
+type Outcome struct {
+	Reward     float32 // to the player who moved
+	Terminated bool    // the episode ended by its rules: no value beyond
+	Truncated  bool    // the time limit cut it off; both may be true
+}
+
+// Masker is for rules whose legal actions depend on the state. Without it every action is legal.
+type Masker[S any] interface {
+	// Mask writes legal for each of the NumActions actions. A state that has ended has none; any
+	// other state has at least one.
+	Mask(s *S, legal []bool)
+}
+
+// Turner is for rules with several players. Without it player 0 always moves.
+type Turner[S any] interface {
+	// ToPlay returns the player to move, 0..NumPlayers-1; in a state that has ended, the player
+	// whose turn it would be.
+	ToPlay(s *S) int32
+}
+
+// Restarter is for rules whose next episode goes on with the state's own random stream, as
+// Gymnasium's environments do. Without it an autoreset calls Reset with a seed derived from the
+// environment's seed and its episode number.
+type Restarter[S any] interface {
+	Restart(s *S)
+}
+
+// Starter is for rules whose first state depends on the environment's index in its pool, beside the
+// seed. It is called in place of Reset.
+type Starter[S any] interface {
+	Start(s *S, env int, seed uint64)
+}
+
+// Discounter is for rules that give the discount of each transition themselves. Without it search
+// uses 0 into a terminal state, -1 where the mover changes, else its own setting.
+type Discounter[S any] interface {
+	// Discount returns the discount of the step that led to s.
+	Discount(s *S) float32
+}
+
+// Symmetrer is for rules with board symmetries: transformations of a position under which the game
+// stays the same.
+type Symmetrer interface {
+	// Symmetries lists all symmetries but the identity.
+	Symmetries() []Symmetry
+}
+
+// Symmetry says where each element goes: element i of the transformed array is element Obs[k][i] of
+// the original one. A nil entry of Obs leaves that array as it is.
+type Symmetry struct {
+	Name    string
+	Obs     [][]int // [number of observation arrays][elements]
+	Actions []int   // [NumActions]: action a after the symmetry is action Actions[a] before it
+}
+
+// Renderer shows a state to a person.
+type Renderer[S any] interface {
+	// Text draws the state in a few lines.
+	Text(s *S) string
+	// ActionName returns how people write an action in this state.
+	ActionName(s *S, action int32) string
+}
+
+// Validator checks a state that was decoded from bytes, so that a damaged or forged blob can't make
+// the rules index out of their tables.
+type Validator[S any] interface {
+	Validate(s *S) error
+}
+
+// Cloner is for states with pointers: Clone makes dst a copy of src that shares nothing mutable.
+// dst may hold an older state, whose memory may be reused.
+type Cloner[S any] interface {
+	Clone(dst, src *S)
+}
+
+// Codec is for states with pointers: portable bytes.
+type Codec[S any] interface {
+	Append(dst []byte, s *S) []byte
+	Decode(s *S, src []byte) error
+}
+
+// BatchStepper is for rules that step many states faster together than one by one.
+type BatchStepper[S any] interface {
+	// StepBatch does Step(states[i], actions[i]) for every i.
+	StepBatch(states []*S, actions []int32, out []Outcome)
+}
+
+// Solver is for small games whose value is known: a reference to play and learn against.
+type Solver[S any] interface {
+	// BestActions writes best[a] = true for each action that keeps the value of s for the mover.
+	BestActions(s *S, best []bool)
+}
