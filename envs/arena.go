@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 )
@@ -14,7 +15,8 @@ var ErrOtherEnv = errors.New("envs: states of another environment")
 // Arena holds the states of one environment in numbered slots. It knows nothing of lifetimes: who
 // owns a slot, and when it is free, is its owner's business (package statestore).
 //
-// Every method takes a whole batch and works in the order given. Methods may run at the same time
+// Every method takes a whole batch and works in the order given; a panic of the rules in it is
+// raised again as a [*RowPanic], which says how far it came. Methods may run at the same time
 // as long as no slot is written by one and used by another; Grow may run at the same time as
 // anything but Grow. Slots must be below Cap: they come from the arena's owner, not from users.
 type Arena interface {
@@ -64,6 +66,23 @@ type Arena interface {
 	BestActions(slot int32, best []bool)
 }
 
+// RowPanic is a panic of the rules, in row Row of a batch: earlier rows are done, later ones are
+// not. Rules that step whole batches are blamed in row 0 for all.
+type RowPanic struct {
+	Row   int
+	Value any
+	Stack []byte
+}
+
+func (p *RowPanic) Error() string { return fmt.Sprintf("panic in row %d: %v", p.Row, p.Value) }
+
+// blame raises a panic again with its row. Use it deferred.
+func blame(row *int) {
+	if v := recover(); v != nil {
+		panic(&RowPanic{*row, v, debug.Stack()})
+	}
+}
+
 // slabBytes is about how much memory one slab of states takes.
 const slabBytes = 1 << 16
 
@@ -110,15 +129,19 @@ func (a *arena[S]) at(slabs [][]S, slot int32) *S {
 }
 
 func (a *arena[S]) Reset(slots, envs []int32, seeds []uint64) {
-	slabs := *a.slabs.Load()
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
 	for i, slot := range slots {
+		row = i
 		a.reset(a.at(slabs, slot), envIndex(envs, i), seeds[i])
 	}
 }
 
 func (a *arena[S]) Restart(slots, envs []int32, seeds []uint64) {
-	slabs := *a.slabs.Load()
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
 	for i, slot := range slots {
+		row = i
 		s := a.at(slabs, slot)
 		if a.k.restart != nil {
 			a.k.restart.Restart(s)
@@ -172,8 +195,10 @@ func (a *arena[S]) Check(slots, actions []int32) int {
 	}
 	sc := a.tmp.Get().(*scratch[S])
 	defer a.tmp.Put(sc)
-	slabs := *a.slabs.Load()
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
 	for i, slot := range slots {
+		row = i
 		a.k.mask.Mask(a.at(slabs, slot), sc.legal)
 		if !sc.legal[actions[i]] && !ended(sc.legal) {
 			return i
@@ -193,12 +218,14 @@ func ended(legal []bool) bool {
 }
 
 func (a *arena[S]) Step(parents, children, actions []int32, out []Outcome) {
-	slabs := *a.slabs.Load()
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
 	if a.k.batch != nil {
 		a.stepBatch(slabs, parents, children, actions, out)
 		return
 	}
 	for i, child := range children {
+		row = i
 		s := a.at(slabs, child)
 		a.clone(s, a.at(slabs, parents[i]))
 		out[i] = a.k.rules.Step(s, actions[i])
@@ -218,8 +245,10 @@ func (a *arena[S]) stepBatch(slabs [][]S, parents, children, actions []int32, ou
 }
 
 func (a *arena[S]) Observe(slots []int32, obs []Array, row0 int) {
-	slabs := *a.slabs.Load()
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
 	for i, slot := range slots {
+		row = i
 		a.k.rules.Observe(a.at(slabs, slot), RowOf(obs, row0+i))
 	}
 }
@@ -232,8 +261,10 @@ func (a *arena[S]) Mask(slots []int32, mask []bool) {
 		}
 		return
 	}
-	slabs := *a.slabs.Load()
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
 	for i, slot := range slots {
+		row = i
 		a.k.mask.Mask(a.at(slabs, slot), mask[i*n:(i+1)*n])
 	}
 }

@@ -15,7 +15,7 @@ import (
 type CartPole struct {
 	limit       int32 // steps
 	suttonBarto bool
-	trig        func(states [][4]float64, sin, cos []float64)
+	libm        bool // else Go's sine and cosine
 	keywords    string
 }
 
@@ -59,10 +59,8 @@ func NewCartPole(c CartPoleConfig) (*CartPole, error) {
 	g := &CartPole{limit: int32(c.MaxEpisodeSteps), suttonBarto: c.SuttonBarto}
 	switch c.Math {
 	case "go":
-		g.trig = goTrig
 	case "libm":
-		g.trig = libmTrig
-		c.Math = libmName
+		g.libm, c.Math = true, libmName
 	default:
 		return nil, fmt.Errorf("%w: %s: math=%q; want \"libm\" or \"go\"", ErrKeyword, id, c.Math)
 	}
@@ -123,7 +121,11 @@ func (g *CartPole) StepBatch(states []*CartPoleState, actions []int32, out []Out
 		for i, s := range part {
 			physics[i] = s.Physics
 		}
-		g.trig(physics[:len(part)], sin[:len(part)], cos[:len(part)])
+		if g.libm {
+			libmTrig(physics[:len(part)], sin[:len(part)], cos[:len(part)])
+		} else {
+			goTrig(physics[:len(part)], sin[:len(part)], cos[:len(part)])
+		}
 		for i, s := range part {
 			out[lo+i] = g.step(s, actions[lo+i], sin[i], cos[i])
 		}
