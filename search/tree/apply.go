@@ -1,0 +1,144 @@
+package tree
+
+import (
+	"math"
+
+	"github.com/azserve/azserve/internal/vecmath"
+)
+
+// Evaluation is what the simulator and the evaluator say of a leaf. Slices belong to the caller and
+// aren't kept.
+type Evaluation struct {
+	Reward   float32 // of the step into the leaf, to the player who moved
+	Discount float32 // of that step: -1 if the mover changed, 0 into a terminal state, else 1 or less
+
+	// Ended says that nothing can be played here; Value is then 0 for a terminal state, and the
+	// evaluator's value where only a time limit cut the episode off.
+	Ended bool
+
+	Logits []float32 // [A] prior logits; nil means all equal
+	Legal  []bool    // [A] nil means all
+	Value  float32   // from the view of the player to move at the leaf
+}
+
+// Apply evaluates a leaf that Select returned: it is expanded, and its value backed up. Leaves may be
+// applied in any order, but for equal results on every run in the order of Select.
+func (t *Tree) Apply(l Leaf, v *Evaluation) {
+	n := &t.nodes[l.Node]
+	p := &t.nodes[l.Parent]
+	c := &t.cold[p.first+n.via]
+	c.reward, c.discount = v.Reward, v.Discount
+	if n.kind == pending {
+		t.expand(l.Node, n, v)
+	}
+	// A node evaluated once more, at MaxDepth, falls back to its raw value and counts a visit (mctx).
+	n.raw = v.Value
+	n.visits++
+	n.sum = float64(v.Value) * float64(n.visits)
+	t.leaves--
+	t.done++
+	t.propagate(l.Node, v.Value)
+}
+
+// expand makes a pending node open or terminal.
+func (t *Tree) expand(i int32, n *node, v *Evaluation) {
+	if v.Ended {
+		n.kind = terminal
+		n.next = Unvisited
+		return
+	}
+	n.kind = open
+	priors := t.priors(i)
+	t.setPriors(priors, v.Logits, v.Legal)
+	if len(t.logits) > 0 {
+		at := t.logits[int(i)*t.actions : (int(i)+1)*t.actions]
+		clear(at)
+		copy(at, v.Logits)
+		for a := range at {
+			if v.Legal != nil && !v.Legal[a] {
+				at[a] = vecmath.NegInf
+			}
+		}
+	}
+	t.rank(i)
+}
+
+// setPriors writes the softmax over the legal actions, and the mark of the others.
+func (t *Tree) setPriors(priors, logits []float32, legal []bool) {
+	if logits == nil {
+		uniform(priors, legal)
+		return
+	}
+	top := vecmath.NegInf
+	for a, l := range logits {
+		if legal == nil || legal[a] {
+			top = max(top, l)
+		}
+	}
+	if math.IsInf(float64(top), -1) { // no legal action has any prior
+		uniform(priors, legal)
+		return
+	}
+	sum := float32(0)
+	for a, l := range logits {
+		priors[a] = priorIllegal
+		if legal == nil || legal[a] {
+			priors[a] = vecmath.Exp(l - top)
+			sum += priors[a]
+		}
+	}
+	scale := 1 / sum
+	for a := range priors {
+		if priors[a] >= 0 {
+			priors[a] *= scale
+		}
+	}
+}
+
+// uniform writes equal priors for the legal actions.
+func uniform(priors []float32, legal []bool) {
+	count := len(priors)
+	if legal != nil {
+		count = 0
+		for _, ok := range legal {
+			if ok {
+				count++
+			}
+		}
+	}
+	p := 1 / float32(count)
+	for a := range priors {
+		priors[a] = p
+		if legal != nil && !legal[a] {
+			priors[a] = priorIllegal
+		}
+	}
+}
+
+// backUp counts one more visit of a terminal node and backs its value up.
+func (t *Tree) backUp(i int32, raw, value float32) {
+	n := &t.nodes[i]
+	n.visits++
+	n.sum += float64(raw)
+	t.done++
+	t.propagate(i, value)
+}
+
+// propagate backs a value up from node i, whose own statistics are done: every ancestor's value
+// becomes the mean of one more return, every edge's Q its child's new value, and the walk's
+// in-flight counts are taken back.
+func (t *Tree) propagate(i int32, value float32) {
+	for i != Root {
+		n := &t.nodes[i]
+		p := &t.nodes[n.parent]
+		e, l := &t.hot[p.first+n.via], &t.cold[p.first+n.via]
+		value = l.reward + l.discount*value
+		p.sum += float64(value)
+		p.visits++
+		p.inFlight--
+		e.q = l.reward + l.discount*n.value()
+		e.visits++
+		e.inFlight--
+		i = n.parent
+	}
+}

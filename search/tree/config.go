@@ -1,0 +1,164 @@
+package tree
+
+import (
+	"fmt"
+	"math"
+)
+
+// Policy is the kind of search.
+type Policy string
+
+// The policies.
+const (
+	// AlphaZero is PUCT as game engines do it: values in the game's own range, unvisited actions
+	// start from their parent's value, terminal nodes are leaves.
+	AlphaZero Policy = "alphazero"
+	// MuZero is mctx's muzero_policy.
+	MuZero Policy = "muzero"
+	// Gumbel is mctx's gumbel_muzero_policy.
+	Gumbel Policy = "gumbel"
+)
+
+// Policies lists the policies in the order of the documentation.
+var Policies = []Policy{AlphaZero, MuZero, Gumbel}
+
+// QTransform says how Q values enter a score; the names are mctx's qtransform_*.
+type QTransform string
+
+// The transforms.
+const (
+	// ByParentAndSiblings scales Q to 0..1 between the least and the greatest of the node's value
+	// and its visited children's Q; unvisited is 0.
+	ByParentAndSiblings QTransform = "by_parent_and_siblings"
+	// ByMinMax scales Q from MinValue..MaxValue to 0..1; unvisited is 0.
+	ByMinMax QTransform = "by_min_max"
+	// CompletedByMixValue gives unvisited actions the mixed value (Danihelka et al., appendix D),
+	// scales all to 0..1, and multiplies by (MaxvisitInit + most visits) * ValueScale.
+	CompletedByMixValue QTransform = "completed_by_mix_value"
+	// ByRange scales Q from MinValue..MaxValue to 0..1; unvisited is the node's own value, less
+	// FPUReduction times the square root of the visited prior mass (first-play urgency).
+	ByRange QTransform = "by_range"
+)
+
+// Config is the settings of a search. Start from [Default]: a zero is a value like any other here,
+// not a default.
+type Config struct {
+	Policy         Policy
+	NumSimulations int // at least 1; 0 is allowed except for Gumbel
+	MaxDepth       int // edges from the root; a simulation that gets there evaluates that node again. 0: no limit
+	LeavesPerStep  int // leaves of one tree in flight at once, at least 1
+
+	PbCInit float32 // exploration: c = PbCInit + ln((n + PbCBase + 1) / PbCBase)
+	PbCBase float32
+
+	QTransform       QTransform
+	Epsilon          float32 // least range that Q is divided by
+	MinValue         float32 // ByMinMax, ByRange
+	MaxValue         float32
+	ValueScale       float32 // CompletedByMixValue
+	MaxvisitInit     float32
+	RescaleValues    bool
+	UseMixedValue    bool    // else the raw value completes the unvisited
+	FPUReduction     float32 // ByRange
+	MaxNumConsidered int     // Gumbel: actions that sequential halving starts from
+
+	KeepLogits bool // remember every node's logits, for Export
+}
+
+// Default returns a policy's published settings, with 32 simulations.
+func Default(p Policy) Config {
+	c := Config{
+		Policy: p, NumSimulations: 32, LeavesPerStep: 1, PbCInit: 1.25, PbCBase: 19652,
+		QTransform: ByParentAndSiblings, Epsilon: 1e-8, MinValue: -1, MaxValue: 1,
+		ValueScale: 0.1, MaxvisitInit: 50, RescaleValues: true, UseMixedValue: true,
+		FPUReduction: 0.2, MaxNumConsidered: 16,
+	}
+	switch p {
+	case Gumbel:
+		c.QTransform = CompletedByMixValue
+	case AlphaZero:
+		c.QTransform = ByRange
+	}
+	return c
+}
+
+// MaxSimulations bounds NumSimulations: visit counts stay exact in every formula.
+const MaxSimulations = 1 << 24
+
+// validate reports the first setting that can't be.
+func (c *Config) validate() error {
+	bad := func(name string, got any, want string) error {
+		return fmt.Errorf("tree: %s=%v; want %s", name, got, want)
+	}
+	lowest := 0
+	if c.Policy == Gumbel {
+		lowest = 1
+	}
+	switch {
+	case c.Policy != AlphaZero && c.Policy != MuZero && c.Policy != Gumbel:
+		return bad("policy", c.Policy, fmt.Sprint("one of ", Policies))
+	case c.NumSimulations < lowest || c.NumSimulations > MaxSimulations:
+		return bad("num_simulations", c.NumSimulations, fmt.Sprintf("%d to %d", lowest, MaxSimulations))
+	case c.MaxDepth < 0:
+		return bad("max_depth", c.MaxDepth, "0 (no limit) or more")
+	case c.LeavesPerStep < 1 || c.LeavesPerStep > 1<<16:
+		return bad("leaves_per_step", c.LeavesPerStep, "1 to 65536")
+	case !(c.PbCInit >= 0) || math.IsInf(float64(c.PbCInit), 0):
+		return bad("pb_c_init", c.PbCInit, "0 or more")
+	case !(c.PbCBase > 0) || math.IsInf(float64(c.PbCBase), 0):
+		return bad("pb_c_base", c.PbCBase, "more than 0")
+	case !(c.Epsilon > 0):
+		return bad("epsilon", c.Epsilon, "more than 0")
+	case !(c.MinValue < c.MaxValue):
+		return bad("min_value", c.MinValue, fmt.Sprintf("less than max_value=%v", c.MaxValue))
+	case !(c.ValueScale >= 0):
+		return bad("value_scale", c.ValueScale, "0 or more")
+	case !(c.MaxvisitInit >= 0):
+		return bad("maxvisit_init", c.MaxvisitInit, "0 or more")
+	case !(c.FPUReduction >= 0):
+		return bad("fpu_reduction", c.FPUReduction, "0 or more")
+	case c.Policy == Gumbel && c.MaxNumConsidered < 1:
+		return bad("max_num_considered_actions", c.MaxNumConsidered, "1 or more")
+	}
+	switch c.QTransform {
+	case ByParentAndSiblings, ByMinMax, CompletedByMixValue, ByRange:
+		return nil
+	}
+	return bad("qtransform", c.QTransform, fmt.Sprint("one of ",
+		[]QTransform{ByParentAndSiblings, ByMinMax, CompletedByMixValue, ByRange}))
+}
+
+// Params is a checked configuration with its tables. Immutable; all trees of a search share one.
+type Params struct {
+	Config
+	puct []float32 // puct[n]: sqrt(n) * c(n), for a node of n visits
+}
+
+// puctTable is how many visits are tabulated: more are rare, and computed.
+const puctTable = 4096
+
+// NewParams checks a configuration.
+func NewParams(c Config) (*Params, error) {
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	p := &Params{Config: c, puct: make([]float32, min(c.NumSimulations+c.LeavesPerStep+2, puctTable))}
+	for n := range p.puct {
+		p.puct[n] = p.puctAt(n)
+	}
+	return p, nil
+}
+
+// exploration returns sqrt(n) * (PbCInit + ln((n + PbCBase + 1) / PbCBase)).
+func (p *Params) exploration(n int32) float32 {
+	if int(n) < len(p.puct) {
+		return p.puct[n]
+	}
+	return p.puctAt(int(n))
+}
+
+func (p *Params) puctAt(n int) float32 {
+	base := float64(p.PbCBase)
+	c := float64(p.PbCInit) + math.Log((float64(n)+base+1)/base)
+	return float32(math.Sqrt(float64(n)) * c)
+}

@@ -1,0 +1,178 @@
+package tree
+
+import (
+	"math"
+
+	"github.com/azserve/azserve/internal/vecmath"
+)
+
+// Output is a search's answer, in the caller's memory. A nil slice isn't written.
+type Output struct {
+	Visits  []int32   // [A] visits of the root's actions
+	QValues []float32 // [A] reward + discount * value, from the root mover's view; 0 if unvisited
+	Weights []float32 // [A] the improved policy: a target to learn
+	Action  int32
+	Value   float32 // the root's mean value, its own raw value included, from its mover's view
+}
+
+// Output writes the answer. gumbel is noise [A] for drawing the action at a temperature (MuZero,
+// AlphaZero); nil means the most likely one. After a terminal root everything is 0.
+func (t *Tree) Output(out *Output, temperature float32, gumbel []float32) {
+	n := &t.nodes[Root]
+	clear(out.Visits)
+	clear(out.QValues)
+	for k, e := range t.edges(n) {
+		a := t.cold[n.first+int32(k)].action
+		if out.Visits != nil {
+			out.Visits[a] = e.visits
+		}
+		if out.QValues != nil {
+			out.QValues[a] = e.q
+		}
+	}
+	out.Action, out.Value = 0, n.value()
+	clear(out.Weights)
+	if n.kind == terminal {
+		return
+	}
+	if t.cfg.Policy == Gumbel {
+		out.Action = t.bestConsidered(n)
+		if out.Weights != nil {
+			t.improvedPolicy(n, out.Weights)
+		}
+		return
+	}
+	t.scores = grow(t.scores, t.actions)
+	t.visitShares(n, t.scores)
+	if out.Weights != nil {
+		copy(out.Weights, t.scores)
+	}
+	out.Action = t.draw(t.scores, temperature, gumbel)
+}
+
+// visitShares writes each action's share of the root's visits; without a visit, equal shares of
+// what may be chosen (MuZero: of all actions, as mctx).
+func (t *Tree) visitShares(n *node, shares []float32) {
+	clear(shares)
+	sum := float32(0)
+	for k, e := range t.edges(n) {
+		shares[t.cold[n.first+int32(k)].action] = float32(e.visits)
+		sum += float32(e.visits)
+	}
+	if sum == 0 {
+		for a, bad := range t.root.invalid {
+			if t.cfg.Policy == MuZero || !bad {
+				shares[a] = 1
+				sum++
+			}
+		}
+	}
+	for a := range shares {
+		shares[a] /= sum
+	}
+}
+
+// draw returns the largest of ln(share) / temperature + noise: a sample of share^(1/temperature), by
+// the Gumbel-max trick. MuZero follows mctx, where an action without a visit has ln(tiny) and can be
+// drawn at high temperatures, an invalid one too; AlphaZero never draws it.
+func (t *Tree) draw(shares []float32, temperature float32, gumbel []float32) int32 {
+	top := vecmath.Log(max(vecmath.Max(shares), vecmath.Tiny))
+	best, at := vecmath.NegInf, int32(0)
+	for a, p := range shares {
+		illegal := t.root.invalid[a] && t.root.illegal(a)
+		if illegal || (p == 0 && t.cfg.Policy == AlphaZero) {
+			continue
+		}
+		s := (vecmath.Log(max(p, vecmath.Tiny)) - top) / max(temperature, vecmath.Tiny)
+		if gumbel != nil {
+			s += gumbel[a]
+		}
+		if s > best {
+			best, at = s, int32(a)
+		}
+	}
+	return at
+}
+
+// illegal says that the simulator, and not only the caller's mask, forbids an action.
+func (r *root) illegal(a int) bool { return math.IsInf(float64(r.logits[a]), -1) }
+
+// bestConsidered is Gumbel MuZero's action: among the most visited, the largest of noise + logit +
+// transformed Q.
+func (t *Tree) bestConsidered(n *node) int32 {
+	edges := t.edges(n)
+	most := int32(0)
+	for k := range edges {
+		most = max(most, edges[k].visits)
+	}
+	f := t.transform(n, edges)
+	best, action := vecmath.NegInf, int32(0)
+	for k := range edges {
+		e := &edges[k]
+		if e.visits != most {
+			continue
+		}
+		a := t.cold[n.first+int32(k)].action
+		if s := t.considered(e, f, a); s > best || (s == best && a < action) {
+			best, action = s, a
+		}
+	}
+	return action
+}
+
+// improvedPolicy writes softmax(logits + transformed Q) over the valid actions (Danihelka et al.
+// 2022, eq. 11). With all actions masked it is uniform.
+func (t *Tree) improvedPolicy(n *node, out []float32) {
+	edges := t.edges(n)
+	f := t.transform(n, edges)
+	for a, bad := range t.root.invalid {
+		out[a] = t.root.logits[a] + f.unvisited
+		if bad {
+			out[a] = vecmath.NegInf
+		}
+	}
+	for k, e := range edges {
+		if a := t.cold[n.first+int32(k)].action; e.visits > 0 && !t.root.invalid[a] {
+			out[a] = t.root.logits[a] + f.of(e.q)
+		}
+	}
+	if t.root.stuck {
+		clear(out)
+	}
+	vecmath.Softmax(out, out)
+}
+
+// Temperature writes visits^(1/T), normalised: the policy to play at temperature T >= 0. It works on
+// logarithms, so no count overflows. An action without a visit stays at 0. At T = 0, or where the
+// rest vanishes, all is on the most visited, the first if several are. Without any visit everything
+// is 0.
+func Temperature(visits []int32, temperature float32, out []float32) {
+	clear(out)
+	most, at := int32(0), 0
+	for a, n := range visits {
+		if n > most {
+			most, at = n, a
+		}
+	}
+	switch {
+	case most == 0:
+		return
+	case temperature <= 0:
+		out[at] = 1
+		return
+	}
+	sum := 0.0
+	share := func(n int32) float64 {
+		return math.Exp(math.Log(float64(n)/float64(most)) / float64(temperature))
+	}
+	for _, n := range visits {
+		if n > 0 {
+			sum += share(n)
+		}
+	}
+	for a, n := range visits {
+		if n > 0 {
+			out[a] = float32(share(n) / sum)
+		}
+	}
+}

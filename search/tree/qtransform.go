@@ -1,0 +1,102 @@
+package tree
+
+import (
+	"math"
+
+	"github.com/azserve/azserve/internal/vecmath"
+)
+
+// affine is a node's Q transform: a visited action's Q becomes (q - low) * scale, and every
+// unvisited action has the same number. All transforms are of this form.
+type affine struct {
+	low, scale, unvisited float32
+}
+
+func (f affine) of(q float32) float32 { return (q - f.low) * f.scale }
+
+// ofEdge is the number of an edge, which has no Q before its first visit is backed up.
+func (f affine) ofEdge(e *edge) float32 {
+	if e.visits == 0 {
+		return f.unvisited
+	}
+	return f.of(e.q)
+}
+
+// transform computes the Q transform of a node from its visited edges.
+func (t *Tree) transform(n *node, edges []edge) affine {
+	c := &t.cfg.Config
+	switch c.QTransform {
+	case ByParentAndSiblings:
+		low, high := qRange(n.value(), edges)
+		return affine{low, 1 / max(high-low, c.Epsilon), 0}
+	case ByMinMax:
+		return affine{c.MinValue, 1 / (c.MaxValue - c.MinValue), 0}
+	case ByRange:
+		f := affine{low: c.MinValue, scale: 1 / (c.MaxValue - c.MinValue)}
+		f.unvisited = f.of(n.value())
+		if c.FPUReduction > 0 {
+			f.unvisited -= c.FPUReduction * float32(math.Sqrt(float64(max(0, 1-n.rest))))
+		}
+		return f
+	default:
+		return t.completed(n, edges)
+	}
+}
+
+// qRange returns the least and greatest of a value and the Q of the visited edges.
+func qRange(value float32, edges []edge) (low, high float32) {
+	low, high = value, value
+	for i := range edges {
+		if e := &edges[i]; e.visits > 0 {
+			low, high = min(low, e.q), max(high, e.q)
+		}
+	}
+	return low, high
+}
+
+// completed is qtransform_completed_by_mix_value.
+func (t *Tree) completed(n *node, edges []edge) affine {
+	c := &t.cfg.Config
+	mixed := n.raw
+	if c.UseMixedValue {
+		mixed = mixedValue(n.raw, edges)
+	}
+	most, visited := int32(0), 0
+	low, high := float32(math.Inf(1)), float32(math.Inf(-1))
+	for i := range edges {
+		if e := &edges[i]; e.visits > 0 {
+			low, high = min(low, e.q), max(high, e.q)
+			most = max(most, e.visits)
+			visited++
+		}
+	}
+	if visited < t.actions {
+		low, high = min(low, mixed), max(high, mixed)
+	}
+	scale := (c.MaxvisitInit + float32(most)) * c.ValueScale
+	f := affine{scale: scale}
+	if c.RescaleValues {
+		f = affine{low: low, scale: scale / max(high-low, c.Epsilon)}
+	}
+	f.unvisited = f.of(mixed)
+	return f
+}
+
+// mixedValue is the value of unvisited actions: the raw value and the visited Q's mean under the
+// prior, weighted by 1 and the number of visits (Danihelka et al. 2022, eq. 33).
+func mixedValue(raw float32, edges []edge) float32 {
+	visits := int32(0)
+	weighted, mass := float32(0), float32(0)
+	for i := range edges {
+		if e := &edges[i]; e.visits > 0 {
+			p := max(e.prior, vecmath.Tiny)
+			weighted += p * e.q
+			mass += p
+			visits += e.visits
+		}
+	}
+	if visits == 0 {
+		return raw
+	}
+	return (raw + float32(visits)*(weighted/mass)) / float32(visits+1)
+}

@@ -1,0 +1,203 @@
+package tree
+
+import "github.com/azserve/azserve/internal/vecmath"
+
+// Leaf is a node that waits for its evaluation: the state after Action in the state of node Parent.
+// Its own state is to be kept under the number Node.
+type Leaf struct {
+	Parent, Action, Node int32
+}
+
+// Select begins simulations until it has leaves to evaluate, at most len(out) of them beside those
+// in flight, and writes them. It returns how many; 0 if the budget is used up, or if the tree has
+// nothing more to offer before a leaf in flight is applied. Simulations that end in a terminal node
+// need no evaluation and are backed up at once.
+func (t *Tree) Select(out []Leaf) int {
+	count := 0
+	limit := min(len(out), t.cfg.LeavesPerStep-t.leaves)
+	for count < limit && t.started < t.cfg.NumSimulations && t.nodes[Root].kind == open {
+		leaf, kind := t.descend()
+		switch kind {
+		case foundLeaf:
+			out[count] = leaf
+			count++
+			t.leaves++
+		case collision:
+			return count
+		}
+	}
+	return count
+}
+
+// arrival is how a walk down the tree ended.
+type arrival uint8
+
+const (
+	foundLeaf arrival = iota
+	backedUp          // at a terminal node: nothing to evaluate
+	collision         // at a leaf in flight: the walk was undone
+)
+
+// descend walks from the root to a leaf. On the way it counts itself as in flight.
+func (t *Tree) descend() (Leaf, arrival) {
+	at := Root
+	for depth := 1; ; depth++ {
+		n := &t.nodes[at]
+		k := t.choose(at, n, depth == 1)
+		if k < 0 {
+			t.depth = max(t.depth, depth)
+			return t.newLeaf(at), foundLeaf
+		}
+		e, l := &t.hot[n.first+k], &t.cold[n.first+k]
+		child := &t.nodes[l.child]
+		if child.kind == pending {
+			t.land(at, -1)
+			return Leaf{}, collision
+		}
+		n.inFlight++
+		e.inFlight++
+		if child.kind == terminal {
+			t.started++
+			t.backUp(l.child, child.raw, child.raw)
+			return Leaf{}, backedUp
+		}
+		if depth == t.cfg.MaxDepth {
+			t.started++
+			t.depth = max(t.depth, depth)
+			return Leaf{Parent: at, Action: l.action, Node: l.child}, foundLeaf
+		}
+		at = l.child
+	}
+}
+
+// newLeaf gives node i a child for its best unvisited action.
+func (t *Tree) newLeaf(i int32) Leaf {
+	t.started++
+	child := int32(t.started)
+	action := t.nodes[i].next
+	k := t.addEdge(i, child)
+	t.nodes[child] = node{parent: i, via: k, kind: pending}
+	n := &t.nodes[i]
+	n.inFlight++
+	t.hot[n.first+k].inFlight++
+	return Leaf{Parent: i, Action: action, Node: child}
+}
+
+// land takes a walk's in-flight counts back, from the edge into node i upwards: by is -1.
+func (t *Tree) land(i, by int32) {
+	for i != Root {
+		n := &t.nodes[i]
+		p := &t.nodes[n.parent]
+		t.hot[p.first+n.via].inFlight += by
+		p.inFlight += by
+		i = n.parent
+	}
+}
+
+// choose returns which edge of node i to follow, -1 for its best unvisited action.
+func (t *Tree) choose(i int32, n *node, atRoot bool) int32 {
+	switch {
+	case t.cfg.Policy != Gumbel:
+		return t.choosePUCT(n)
+	case atRoot:
+		return t.chooseConsidered(n)
+	}
+	return t.chooseImproved(n)
+}
+
+// choosePUCT is PUCT: the largest of exploration * prior / (visits + 1) + Q, first action on
+// equality.
+func (t *Tree) choosePUCT(n *node) int32 {
+	edges := t.edges(n)
+	f := t.transform(n, edges)
+	c := t.cfg.exploration(n.visits + n.inFlight)
+	best, at := vecmath.NegInf, int32(-1)
+	action := n.next
+	if n.next >= 0 {
+		best = c*n.nextPrior + f.unvisited
+	}
+	for k := range edges {
+		e := &edges[k]
+		s := c*e.prior/float32(e.visits+e.inFlight+1) + f.ofEdge(e)
+		if s < best {
+			continue
+		}
+		if a := t.cold[n.first+int32(k)].action; s > best || action < 0 || a < action {
+			best, at, action = s, int32(k), a
+		}
+	}
+	return at
+}
+
+// chooseConsidered is the root of Gumbel MuZero: among the actions with as many visits as sequential
+// halving considers now, the largest of noise + logit + transformed Q.
+func (t *Tree) chooseConsidered(n *node) int32 {
+	edges := t.edges(n)
+	considered := t.root.halving[t.started]
+	if considered == 0 && n.next >= 0 {
+		return -1 // the unvisited share their Q: the best of them is known
+	}
+	f := t.transform(n, edges)
+	best, at, action := vecmath.NegInf, int32(0), int32(0)
+	for k := range edges {
+		e := &edges[k]
+		if e.visits+e.inFlight != considered {
+			continue
+		}
+		a := t.cold[n.first+int32(k)].action
+		if s := t.considered(e, f, a); s > best || (s == best && a < action) {
+			best, at, action = s, int32(k), a
+		}
+	}
+	return at
+}
+
+// considered is mctx's score_considered for an action with the right number of visits.
+func (t *Tree) considered(e *edge, f affine, action int32) float32 {
+	return max(lowScore, t.root.key[action]+f.ofEdge(e))
+}
+
+// chooseImproved is the interior of Gumbel MuZero: the largest of improved policy(a) - visits(a) /
+// (1 + all visits), so that visits approach softmax(logits + transformed Q) without noise. The
+// softmax is over all actions, but the unvisited share one factor, so it costs one exponential a
+// visited action.
+func (t *Tree) chooseImproved(n *node) int32 {
+	edges := t.edges(n)
+	if len(edges) == 0 {
+		return -1
+	}
+	f := t.transform(n, edges)
+	top := vecmath.NegInf
+	if n.next >= 0 {
+		top = f.unvisited
+	}
+	visits := int32(1)
+	for k := range edges {
+		e := &edges[k]
+		visits += e.visits + e.inFlight
+		top = max(top, f.ofEdge(e))
+	}
+	// weight(a) = prior(a) * exp(transformed Q(a) - top) is the softmax before it is divided by sum.
+	rest := vecmath.Exp(min(f.unvisited-top, 0)) // with nothing unvisited it is multiplied by 0
+	sum := n.rest * rest
+	for k := range edges {
+		sum += edges[k].prior * vecmath.Exp(f.ofEdge(&edges[k])-top)
+	}
+	perVisit, scale := 1/float32(visits), 1/sum
+	best, at := vecmath.NegInf, int32(-1)
+	action := n.next
+	if n.next >= 0 {
+		best = n.nextPrior * rest * scale
+	}
+	for k := range edges {
+		e := &edges[k]
+		s := e.prior*vecmath.Exp(f.ofEdge(e)-top)*scale - float32(e.visits+e.inFlight)*perVisit
+		if s < best {
+			continue
+		}
+		if a := t.cold[n.first+int32(k)].action; s > best || action < 0 || a < action {
+			best, at, action = s, int32(k), a
+		}
+	}
+	return at
+}

@@ -1,0 +1,195 @@
+package tree
+
+// Node numbers with a meaning, named as in mctx.
+const (
+	Root      = int32(0)
+	NoParent  = int32(-1)
+	Unvisited = int32(-1) // an action without a child
+)
+
+// node is one position. 64 bytes.
+type node struct {
+	sum      float64 // of the values backed up through here, the node's own raw value once included
+	visits   int32   // how many values: the value is sum/visits
+	inFlight int32   // simulations that passed and aren't backed up yet
+	parent   int32
+	via      int32 // which of the parent's edges leads here, counted from the parent's first
+
+	first int32 // the visited edges are hot[first : first+count]
+	count int32
+	room  int32 // space there before the edges must move
+
+	next      int32   // the unvisited action with the best prior, Unvisited if none is left
+	nextPrior float32 // its prior
+	rest      float32 // prior mass of all unvisited actions
+	raw       float32 // the evaluator's value
+	kind      kind
+}
+
+// kind says what may happen at a node.
+type kind uint8
+
+const (
+	pending  kind = iota // chosen, waits for its evaluation
+	open                 // evaluated: has actions
+	terminal             // the game ends here: never expanded, its value is raw
+)
+
+// edge is what a selection reads of a visited action. 16 bytes: four a cache line.
+type edge struct {
+	q        float32 // reward + discount * value of the child; 0 before the first visit is backed up
+	prior    float32
+	visits   int32
+	inFlight int32
+}
+
+// link is the rest of an edge.
+type link struct {
+	action, child    int32
+	reward, discount float32
+}
+
+// Tree is the search of one root. Its memory is reused by the next Reset. Not safe for concurrent
+// use.
+type Tree struct {
+	cfg     *Params
+	actions int
+	nodes   []node
+	hot     []edge // edges of all nodes
+	cold    []link // parallel to hot
+	started int    // simulations begun
+	done    int    // simulations backed up
+	leaves  int    // in flight
+
+	// prior[node*actions+a] is the prior of an unvisited legal action; -1 marks a visited action, -2
+	// an illegal one.
+	prior  []float32
+	logits []float32 // the same shape, as given; only with KeepLogits
+
+	root   root
+	depth  int       // of the deepest leaf
+	scores []float32 // [A] memory of Output
+}
+
+const (
+	priorVisited = -1
+	priorIllegal = -2
+)
+
+// root is what only the root has.
+type root struct {
+	logits  []float32 // [A] with noise and mask, illegal -Inf, invalid vecmath.InvalidLogit
+	invalid []bool    // [A] may not be chosen: illegal or masked by the caller
+	key     []float32 // [A] Gumbel: noise + logit, what the unvisited are ranked by; else nil
+	keys    []float32 // memory of key
+	halving []int32   // Gumbel: visits that simulation i considers
+	stuck   bool      // every action is masked by the caller: mctx then takes action 0
+}
+
+// Reset forgets everything; actions is the number of actions. The parameters must not change before
+// the next Reset.
+func (t *Tree) Reset(p *Params, actions int) {
+	t.cfg, t.actions = p, actions
+	t.hot, t.cold = t.hot[:0], t.cold[:0]
+	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
+	n := p.NumSimulations + 1
+	t.nodes = grow(t.nodes, n)
+	t.prior = grow(t.prior, n*actions)
+	t.logits = t.logits[:0]
+	if p.KeepLogits {
+		clear(t.nodes)
+		t.logits = grow(t.logits, n*actions)
+	}
+}
+
+// grow returns a slice of length n, reusing memory; its contents are undefined.
+func grow[T any](x []T, n int) []T {
+	if cap(x) < n {
+		return make([]T, n)
+	}
+	return x[:n]
+}
+
+// Done says that all simulations are done.
+func (t *Tree) Done() bool { return t.done >= t.cfg.NumSimulations || t.nodes[Root].kind == terminal }
+
+// Simulations returns how many simulations are done.
+func (t *Tree) Simulations() int { return t.done }
+
+// Depth returns the depth of the deepest leaf so far, in edges from the root.
+func (t *Tree) Depth() int { return t.depth }
+
+// value returns a node's mean value.
+func (n *node) value() float32 { return float32(n.sum / float64(n.visits)) }
+
+// edges returns the visited edges of a node.
+func (t *Tree) edges(n *node) []edge { return t.hot[n.first : n.first+n.count] }
+
+// priors returns the priors of a node's unvisited actions, with the marks in place of the others.
+func (t *Tree) priors(i int32) []float32 {
+	return t.prior[int(i)*t.actions : (int(i)+1)*t.actions]
+}
+
+// addEdge gives node i an edge for its best unvisited action, to the node child, and returns which
+// edge it is. It looks up the next best action.
+func (t *Tree) addEdge(i, child int32) int32 {
+	n := &t.nodes[i]
+	if n.count == n.room {
+		t.moveEdges(n)
+	}
+	k := n.first + n.count
+	t.hot[k] = edge{prior: n.nextPrior}
+	t.cold[k] = link{action: n.next, child: child}
+	n.count++
+	t.priors(i)[n.next] = priorVisited
+	t.rank(i)
+	return n.count - 1
+}
+
+// moveEdges doubles a node's room for edges, at the end of the slices. The old place is left empty:
+// all moves together waste less than the edges themselves take.
+func (t *Tree) moveEdges(n *node) {
+	room := max(2, min(2*n.room, int32(t.actions)))
+	first := int32(len(t.hot))
+	t.hot = extend(t.hot, int(room))
+	t.cold = extend(t.cold, int(room))
+	copy(t.hot[first:], t.hot[n.first:n.first+n.count])
+	copy(t.cold[first:], t.cold[n.first:n.first+n.count])
+	n.first, n.room = first, room
+}
+
+// extend lengthens a slice by n elements of undefined contents.
+func extend[T any](x []T, n int) []T {
+	if len(x)+n <= cap(x) {
+		return x[:len(x)+n]
+	}
+	return append(x, make([]T, n)...)
+}
+
+// rank finds the best unvisited action of a node, first index on equality, and the prior mass of
+// all unvisited.
+func (t *Tree) rank(i int32) {
+	n, priors := &t.nodes[i], t.priors(i)
+	n.next, n.rest = Unvisited, 0
+	best := float32(-0.5) // above the marks, below every prior
+	for a, p := range priors {
+		if p > best {
+			best, n.next = p, int32(a)
+		}
+		n.rest += max(p, 0)
+	}
+	n.nextPrior = best
+	if i == Root && t.root.key != nil {
+		t.rankRoot(n, priors)
+	}
+}
+
+// rankRoot ranks the root's unvisited actions by noise and logit (Gumbel).
+func (t *Tree) rankRoot(n *node, priors []float32) {
+	n.next = Unvisited
+	for a, p := range priors {
+		if p >= 0 && !t.root.invalid[a] && (n.next < 0 || t.root.key[a] > t.root.key[n.next]) {
+			n.next, n.nextPrior = int32(a), p
+		}
+	}
+}
