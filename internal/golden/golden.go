@@ -60,9 +60,9 @@ type Search struct {
 		PriorLogits [][]float32 `json:"prior_logits"`
 		Value       []float32   `json:"value"`
 	} `json:"model"`
-	RootState      []int32   `json:"root_state"`
-	Invalid        [][]int   `json:"invalid_actions"`
-	Noise          struct {
+	RootState []int32 `json:"root_state"`
+	Invalid   [][]int `json:"invalid_actions"`
+	Noise     struct {
 		Dirichlet    [][]float32 `json:"dirichlet"`
 		ActionGumbel [][]float32 `json:"action_gumbel"`
 		RootGumbel   [][]float32 `json:"root_gumbel"`

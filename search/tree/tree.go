@@ -94,6 +94,7 @@ func (t *Tree) Reset(p *Params, actions int) {
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
 	n := p.NumSimulations + 1
 	t.nodes = grow(t.nodes, n)
+	t.nodes[Root] = node{}
 	t.prior = grow(t.prior, n*actions)
 	t.logits = t.logits[:0]
 	if p.KeepLogits {
@@ -112,6 +113,12 @@ func grow[T any](x []T, n int) []T {
 
 // Done says that all simulations are done.
 func (t *Tree) Done() bool { return t.done >= t.cfg.NumSimulations || t.nodes[Root].kind == terminal }
+
+// Started says that SetRoot was called since Reset.
+func (t *Tree) Started() bool { return t.nodes[Root].visits > 0 }
+
+// RawValue returns the evaluator's value of the root.
+func (t *Tree) RawValue() float32 { return t.nodes[Root].raw }
 
 // Simulations returns how many simulations are done.
 func (t *Tree) Simulations() int { return t.done }

@@ -1,0 +1,70 @@
+// Package evaluator says what a search asks for at its leaves, and has the kinds that need no
+// network: uniform, rollout, table and func. Networks are in sub-folders.
+package evaluator
+
+import (
+	"context"
+
+	"github.com/azserve/azserve/envs"
+)
+
+// Batch is the states to evaluate. All memory belongs to the caller and is valid during the call
+// only.
+type Batch struct {
+	N     int          // rows
+	Spec  *envs.Spec   // of the environment
+	Obs   []envs.Array // [N, ...] each; nil unless Needs.Obs
+	Legal []bool       // [N, A]; nil if every action is always legal
+
+	// The states themselves, in slots of an arena; only if Needs.States. Read-only.
+	Arena envs.Arena
+	Slots []int32 // [N]
+
+	// Seeds has one number a row for evaluators that draw random numbers. It depends on the row's
+	// search, seed and place in the tree only. Only if Needs.States.
+	Seeds []uint64 // [N]
+}
+
+// Output is where an evaluator writes, in the caller's memory.
+type Output struct {
+	Logits []float32 // [N, A] prior logits; those of illegal actions don't matter
+	Value  []float32 // [N] from the view of the player to move
+	// Uniform may be set in place of writing Logits: all equal.
+	Uniform bool
+}
+
+// Needs says what a Batch must hold. What isn't needed isn't computed.
+type Needs struct {
+	Obs    bool
+	States bool
+}
+
+// Evaluator gives prior logits and values of states. Evaluate may be called from several goroutines
+// at once, must answer every row independently of the others, and must stop when ctx ends. The
+// search checks what it says: a NaN fails the row it belongs to.
+type Evaluator interface {
+	Needs() Needs
+	Evaluate(ctx context.Context, in *Batch, out *Output) error
+}
+
+// Uniform gives equal logits and value 0.
+type Uniform struct{}
+
+// Needs is nothing.
+func (Uniform) Needs() Needs { return Needs{} }
+
+// Evaluate writes zeros.
+func (Uniform) Evaluate(ctx context.Context, in *Batch, out *Output) error {
+	out.Uniform = true
+	clear(out.Value[:in.N])
+	return ctx.Err()
+}
+
+// Func is an evaluator made of a Go function.
+type Func func(ctx context.Context, in *Batch, out *Output) error
+
+// Needs is the observations.
+func (Func) Needs() Needs { return Needs{Obs: true} }
+
+// Evaluate calls the function.
+func (f Func) Evaluate(ctx context.Context, in *Batch, out *Output) error { return f(ctx, in, out) }

@@ -1,0 +1,110 @@
+package search
+
+import (
+	"context"
+	"sync"
+
+	"github.com/azserve/azserve/evaluator"
+	"github.com/azserve/azserve/internal/dispatch"
+	"github.com/azserve/azserve/internal/safe"
+	"github.com/azserve/azserve/statestore"
+)
+
+// Run searches all roots with an evaluator and writes the answers. The rows are split over the
+// threads of workers (nil means the calling thread), each part with batches of its own.
+//
+// A row whose evaluation is no number is given up, and Run returns an error that names it; the other
+// rows' answers are there. When ctx ends, Run returns its error, and the answers are of what was
+// simulated so far.
+func Run(
+	ctx context.Context, store *statestore.Store, workers dispatch.Runner, roots *Roots,
+	ev evaluator.Evaluator, cfg Config, out *Result,
+) error {
+	params, err := check(store, roots, &cfg)
+	if err != nil {
+		return err
+	}
+	n := len(roots.States)
+	out.Stats = Stats{}
+	parts := runParts{ctx: ctx, ev: ev, out: out}
+	one := func(lo, hi int) {
+		s, err := begin(store, roots.slice(lo, hi, store.Env().Spec().NumActions), &cfg, params, ev.Needs())
+		parts.add(s, lo, err)
+	}
+	if n == 0 {
+		return nil
+	}
+	if workers == nil || n == 1 {
+		one(0, n)
+	} else {
+		workers.Run(n, min(workers.Size(), n), one)
+	}
+	return parts.err
+}
+
+// runParts gathers what the parts of a Run bring.
+type runParts struct {
+	ctx context.Context
+	ev  evaluator.Evaluator
+	out *Result
+
+	mu  sync.Mutex // guards err, row and out.Stats
+	err error
+	row int
+}
+
+// add runs a part to its end; it starts at row lo.
+func (p *runParts) add(s *Search, lo int, err error) {
+	var stats Stats
+	if err == nil {
+		defer s.Close()
+		err = s.run(p.ctx, p.ev)
+		if err == nil {
+			err = s.errFrom(lo)
+		}
+		s.result(p.out, lo)
+		stats = s.Stats()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil && (p.err == nil || lo < p.row) {
+		p.err, p.row = err, lo
+	}
+	t := &p.out.Stats
+	t.Simulations += stats.Simulations
+	t.Evaluations += stats.Evaluations
+	t.Batches += stats.Batches
+	t.MaxDepth = max(t.MaxDepth, stats.MaxDepth)
+}
+
+// run is the loop: select, evaluate, expand.
+func (s *Search) run(ctx context.Context, ev evaluator.Evaluator) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		batch, err := s.Select()
+		if err != nil || batch.N == 0 {
+			return err
+		}
+		out := &s.leaves.out
+		if err := evaluate(ctx, ev, batch, out); err != nil {
+			return err
+		}
+		logits := out.Logits
+		if out.Uniform {
+			logits = nil
+		}
+		if err := s.Expand(logits, out.Value); err != nil {
+			return err
+		}
+	}
+}
+
+// evaluate turns a panic of the evaluator into an error.
+func evaluate(
+	ctx context.Context, ev evaluator.Evaluator, in *evaluator.Batch, out *evaluator.Output,
+) (err error) {
+	defer safe.Recover(&err)
+	return ev.Evaluate(ctx, in, out)
+}

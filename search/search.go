@@ -1,0 +1,227 @@
+package search
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/azserve/azserve/envs"
+	"github.com/azserve/azserve/evaluator"
+	"github.com/azserve/azserve/internal/rng"
+	"github.com/azserve/azserve/search/tree"
+	"github.com/azserve/azserve/statestore"
+)
+
+// Errors of a search.
+var (
+	ErrConfig    = errors.New("search: bad setting")
+	ErrEvaluator = errors.New("search: bad answer of the evaluator") // names the row
+	ErrOrder     = errors.New("search: calls out of order")
+	ErrClosed    = errors.New("search: closed")
+)
+
+// Streams of a row's random numbers.
+const (
+	streamDirichlet = iota
+	streamRootGumbel
+	streamActionGumbel
+	streamLeaf
+)
+
+func rowSeed(seed uint64, row int) uint64 { return rng.Derive(seed, uint64(row)) }
+
+// trees keeps the memory of finished trees for the next search.
+var trees = sync.Pool{New: func() any { return &tree.Tree{} }}
+
+// Search is a batch of trees over the states of a store, for a caller that evaluates by himself. Not
+// safe for concurrent use. Close it to give its states back.
+type Search struct {
+	cfg     Config
+	params  *tree.Params
+	env     *envs.Env
+	block   *statestore.Block
+	roots   *Roots
+	needs   evaluator.Needs
+	trees   []*tree.Tree
+	actions int
+	stride  int // slots of a tree: simulations + 1
+
+	active []int32 // rows that aren't done
+	errs   []error // [B] why a row was given up
+	turns  []int32 // [B * stride] the player to move at each node
+	stats  Stats
+
+	leaves  leaves
+	picked  []tree.Leaf // memory of one tree's Select
+	waiting bool        // Select was called, Expand wasn't
+	begun   bool        // the roots were evaluated
+	closed  bool
+}
+
+// leaves is the memory of a step: all leaves, and those to be evaluated, which come first.
+type leaves struct {
+	row      []int32
+	leaf     []tree.Leaf
+	parent   []int32 // slots
+	slot     []int32
+	action   []int32
+	outcome  []envs.Outcome
+	turn     []int32
+	discount []float32
+	order    []int32 // indices of the leaves to evaluate
+	batch    evaluator.Batch
+	out      evaluator.Output
+}
+
+// Stats counts what a search did.
+type Stats struct {
+	Simulations int // done
+	Evaluations int // states sent to the evaluator
+	Batches     int // calls of the evaluator
+	MaxDepth    int // of the deepest leaf
+}
+
+// New begins a search. needs says what Leaves must hold.
+func New(store *statestore.Store, roots *Roots, cfg Config, needs evaluator.Needs) (*Search, error) {
+	params, err := check(store, roots, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	return begin(store, roots, &cfg, params, needs)
+}
+
+func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	params, err := tree.NewParams(cfg.Config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return params, roots.validate(store.Env().Spec().NumActions)
+}
+
+func begin(
+	store *statestore.Store, roots *Roots, cfg *Config, params *tree.Params, needs evaluator.Needs,
+) (*Search, error) {
+	n := len(roots.States)
+	s := &Search{
+		cfg: *cfg, params: params, env: store.Env(), roots: roots, needs: needs,
+		actions: store.Env().Spec().NumActions, stride: cfg.NumSimulations + 1,
+	}
+	var err error
+	if s.block, err = store.Block(n * s.stride); err != nil {
+		return nil, err
+	}
+	slots := make([]int32, n)
+	for i := range slots {
+		slots[i] = int32(i * s.stride)
+	}
+	if err := s.block.Fill(slots, roots.States); err != nil {
+		s.block.Release()
+		return nil, err
+	}
+	s.turns, s.errs = make([]int32, n*s.stride), make([]error, n)
+	s.trees = make([]*tree.Tree, n)
+	for i := range s.trees {
+		s.trees[i] = trees.Get().(*tree.Tree)
+		s.trees[i].Reset(params, s.actions)
+	}
+	s.leaves.reserve(n*cfg.LeavesPerStep, s.env, needs)
+	s.picked = make([]tree.Leaf, cfg.LeavesPerStep)
+	s.openRoots(slots)
+	return s, nil
+}
+
+// openRoots sets up the rows: those whose root has ended are done.
+func (s *Search) openRoots(slots []int32) {
+	a := s.block.Arena
+	mask := make([]bool, len(slots)*s.actions)
+	a.Mask(slots, mask)
+	turn := make([]int32, len(slots))
+	a.ToPlay(slots, turn)
+	for row, slot := range slots {
+		s.turns[slot] = turn[row]
+		if hasTrue(mask[row*s.actions : (row+1)*s.actions]) {
+			s.active = append(s.active, int32(row))
+			continue
+		}
+		s.trees[row].SetRoot(&tree.RootInput{Terminal: true})
+	}
+}
+
+func hasTrue(x []bool) bool {
+	for _, v := range x {
+		if v {
+			return true
+		}
+	}
+	return false
+}
+
+// reserve makes room for n leaves.
+func (l *leaves) reserve(n int, env *envs.Env, needs evaluator.Needs) {
+	spec := env.Spec()
+	l.row, l.leaf = make([]int32, 0, n), make([]tree.Leaf, 0, n)
+	l.parent, l.slot, l.action = make([]int32, 0, n), make([]int32, 0, n), make([]int32, 0, n)
+	l.outcome, l.turn, l.discount = make([]envs.Outcome, n), make([]int32, n), make([]float32, n)
+	l.order = make([]int32, 0, n)
+	l.batch = evaluator.Batch{Spec: spec, Slots: make([]int32, n)}
+	if needs.Obs {
+		l.batch.Obs = envs.NewArrays(spec.Obs, n)
+	}
+	if env.Capabilities().Masks {
+		l.batch.Legal = make([]bool, n*spec.NumActions)
+	}
+	if needs.States {
+		l.batch.Seeds = make([]uint64, n)
+	}
+	l.out = evaluator.Output{
+		Logits: make([]float32, n*spec.NumActions), Value: make([]float32, n),
+	}
+}
+
+// Close gives the states and the memory of the trees back. A second call does nothing.
+func (s *Search) Close() {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	s.block.Release()
+	for _, t := range s.trees {
+		trees.Put(t)
+	}
+	s.trees = nil
+}
+
+// Rows returns the number of rows.
+func (s *Search) Rows() int { return len(s.roots.States) }
+
+// Done says that every row is done.
+func (s *Search) Done() bool { return len(s.active) == 0 }
+
+// Err returns the first row's error, nil if no row was given up.
+func (s *Search) Err() error { return s.errFrom(0) }
+
+// errFrom is Err where the first row is called row0.
+func (s *Search) errFrom(row0 int) error {
+	for row, err := range s.errs {
+		if err != nil {
+			return fmt.Errorf("%w: row %d: %w", ErrEvaluator, row0+row, err)
+		}
+	}
+	return nil
+}
+
+// Stats returns what was done so far.
+func (s *Search) Stats() Stats {
+	out := s.stats
+	for _, t := range s.trees {
+		out.Simulations += t.Simulations()
+		out.MaxDepth = max(out.MaxDepth, t.Depth())
+	}
+	return out
+}
+
+// Tree returns a row's tree, valid until Close. Read-only.
+func (s *Search) Tree(row int) *tree.Tree { return s.trees[row] }

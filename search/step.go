@@ -1,0 +1,277 @@
+package search
+
+import (
+	"fmt"
+
+	"github.com/azserve/azserve/evaluator"
+	"github.com/azserve/azserve/internal/rng"
+	"github.com/azserve/azserve/internal/safe"
+	"github.com/azserve/azserve/internal/vecmath"
+	"github.com/azserve/azserve/search/tree"
+)
+
+// Select goes on until there are states to evaluate, and returns them; N is 0 when every row is
+// done. The first batch is the roots. What it returns is valid until the next call.
+func (s *Search) Select() (batch *evaluator.Batch, err error) {
+	defer safe.Recover(&err)
+	switch {
+	case s.closed:
+		return nil, ErrClosed
+	case s.waiting:
+		return nil, fmt.Errorf("%w: Select before Expand", ErrOrder)
+	}
+	s.leaves.clear()
+	if !s.begun {
+		s.selectRoots()
+	}
+	for len(s.leaves.order) == 0 && len(s.active) > 0 {
+		s.leaves.clear()
+		s.selectLeaves()
+		s.stepLeaves()
+		s.dropDone()
+	}
+	s.fillBatch()
+	s.waiting = s.leaves.batch.N > 0
+	return &s.leaves.batch, nil
+}
+
+func (l *leaves) clear() {
+	l.row, l.leaf, l.order = l.row[:0], l.leaf[:0], l.order[:0]
+	l.parent, l.slot, l.action = l.parent[:0], l.slot[:0], l.action[:0]
+}
+
+// selectRoots makes the roots the leaves.
+func (s *Search) selectRoots() {
+	l := &s.leaves
+	for i, row := range s.active {
+		l.row = append(l.row, row)
+		l.leaf = append(l.leaf, tree.Leaf{Node: tree.Root})
+		l.slot = append(l.slot, row*int32(s.stride))
+		l.order = append(l.order, int32(i))
+	}
+}
+
+// selectLeaves asks every active tree for leaves.
+func (s *Search) selectLeaves() {
+	l, stride := &s.leaves, int32(s.stride)
+	for _, row := range s.active {
+		n := s.trees[row].Select(s.picked)
+		for _, leaf := range s.picked[:n] {
+			l.row = append(l.row, row)
+			l.leaf = append(l.leaf, leaf)
+			l.parent = append(l.parent, row*stride+leaf.Parent)
+			l.slot = append(l.slot, row*stride+leaf.Node)
+			l.action = append(l.action, leaf.Action)
+		}
+	}
+}
+
+// stepLeaves steps the simulator to the leaves. Those where the game ended are backed up at once.
+func (s *Search) stepLeaves() {
+	l, a := &s.leaves, s.block.Arena
+	n := len(l.leaf)
+	a.Step(l.parent, l.slot, l.action, l.outcome)
+	a.ToPlay(l.slot, l.turn)
+	if s.env.Capabilities().Discounts {
+		a.Discount(l.slot, l.discount)
+	} else {
+		s.discounts(n)
+	}
+	for i := range n {
+		o := &l.outcome[i]
+		s.turns[l.slot[i]] = l.turn[i]
+		if !o.Terminated {
+			l.order = append(l.order, int32(i))
+			continue
+		}
+		s.trees[l.row[i]].Apply(l.leaf[i], &tree.Evaluation{
+			Reward: o.Reward, Discount: l.discount[i], Ended: true,
+		})
+	}
+}
+
+// discounts writes the discount of each leaf's step: 0 into a terminal state, -1 where the mover
+// changes, the configured one where there is one player.
+func (s *Search) discounts(n int) {
+	l := &s.leaves
+	same := float32(1)
+	if s.env.Spec().NumPlayers == 1 {
+		same = s.cfg.Discount
+	}
+	for i := range n {
+		d := same
+		switch {
+		case l.outcome[i].Terminated:
+			d = 0
+		case l.turn[i] != s.turns[l.parent[i]]:
+			d = -1
+		}
+		l.discount[i] = d
+	}
+}
+
+// dropDone forgets the rows that have nothing left to do.
+func (s *Search) dropDone() {
+	kept := s.active[:0]
+	for _, row := range s.active {
+		if !s.trees[row].Done() && s.errs[row] == nil {
+			kept = append(kept, row)
+		}
+	}
+	s.active = kept
+}
+
+// fillBatch reads the states to evaluate.
+func (s *Search) fillBatch() {
+	l, b, a := &s.leaves, &s.leaves.batch, s.block.Arena
+	b.N = len(l.order)
+	l.out.Uniform = false
+	if b.N == 0 {
+		return
+	}
+	slots := b.Slots[:b.N]
+	for i, at := range l.order {
+		slots[i] = l.slot[at]
+	}
+	if b.Obs != nil {
+		a.Observe(slots, b.Obs, 0)
+	}
+	if b.Legal != nil {
+		a.Mask(slots, b.Legal)
+	}
+	if s.needs.States {
+		b.Arena = a
+		for i, at := range l.order {
+			b.Seeds[i] = rng.Derive(s.roots.Seeds[l.row[at]], streamLeaf, uint64(l.leaf[at].Node))
+		}
+	}
+	s.stats.Evaluations += b.N
+	s.stats.Batches++
+}
+
+// Expand takes the evaluator's answer to the batch that Select returned: logits [N, A] (nil means
+// all equal) and values [N] from the view of the player to move. A row with a number that isn't
+// finite is given up (see Err); a logit of minus infinity is a prior of 0.
+func (s *Search) Expand(logits, values []float32) error {
+	n := s.leaves.batch.N
+	switch {
+	case s.closed:
+		return ErrClosed
+	case !s.waiting:
+		return fmt.Errorf("%w: Expand before Select", ErrOrder)
+	case len(values) < n || (logits != nil && len(logits) < n*s.actions):
+		return fmt.Errorf("%w: %d logits and %d values; want %d and %d", ErrEvaluator, len(logits),
+			len(values), n*s.actions, n)
+	}
+	s.waiting = false
+	for i, at := range s.leaves.order {
+		row := s.leaves.row[at]
+		if s.errs[row] != nil {
+			continue
+		}
+		v := tree.Evaluation{Value: values[i]}
+		if logits != nil {
+			v.Logits = logits[i*s.actions : (i+1)*s.actions]
+		}
+		if err := checkAnswer(v.Logits, v.Value); err != nil {
+			s.errs[row] = err
+			continue
+		}
+		if legal := s.leaves.batch.Legal; legal != nil {
+			v.Legal = legal[i*s.actions : (i+1)*s.actions]
+		}
+		s.apply(row, at, &v)
+	}
+	s.begun = true
+	s.dropDone()
+	return nil
+}
+
+// apply expands a leaf, or sets up a root.
+func (s *Search) apply(row, at int32, v *tree.Evaluation) {
+	l := &s.leaves
+	if !s.begun {
+		s.setRoot(row, v)
+		return
+	}
+	o := &l.outcome[at]
+	v.Reward, v.Discount, v.Ended = o.Reward, l.discount[at], o.Truncated
+	s.trees[row].Apply(l.leaf[at], v)
+}
+
+// checkAnswer names the first number that no evaluator should give.
+func checkAnswer(logits []float32, value float32) error {
+	if value-value != 0 {
+		return fmt.Errorf("value is %v; want a finite number", value)
+	}
+	sum := float32(0)
+	for _, l := range logits {
+		sum += l - l // NaN for NaN and infinities
+	}
+	if sum == 0 {
+		return nil
+	}
+	for a, l := range logits {
+		if l != l || l > -vecmath.InvalidLogit {
+			return fmt.Errorf("logit of action %d is %v; want a finite number or -Inf", a, l)
+		}
+	}
+	return nil
+}
+
+// setRoot gives a tree its root: the evaluator's answer, noise and masks.
+func (s *Search) setRoot(row int32, v *tree.Evaluation) {
+	in := tree.RootInput{Logits: v.Logits, Value: v.Value, Legal: v.Legal}
+	seed := s.roots.Seeds[row]
+	if s.roots.Invalid != nil {
+		in.Invalid = rowPart(s.roots.Invalid, int(row), s.actions)
+	}
+	if s.cfg.Policy == tree.Gumbel {
+		in.Gumbel = s.rootGumbel(row, seed)
+	} else if s.cfg.DirichletFraction > 0 {
+		in.Fraction = s.cfg.DirichletFraction
+		in.Dirichlet = s.dirichlet(row, seed, v.Legal, in.Invalid)
+	}
+	s.trees[row].SetRoot(&in)
+}
+
+// dirichlet returns a row's noise, over the actions that may be chosen.
+func (s *Search) dirichlet(row int32, seed uint64, legal, invalid []bool) []float32 {
+	if x := s.roots.Noise.Dirichlet; x != nil {
+		return rowPart(x, int(row), s.actions)
+	}
+	valid := make([]bool, s.actions)
+	for a := range valid {
+		valid[a] = (legal == nil || legal[a]) && (invalid == nil || !invalid[a])
+	}
+	out := make([]float32, s.actions)
+	rnd := rng.New(seed, streamDirichlet)
+	rnd.Dirichlet(float64(s.cfg.DirichletAlpha), valid, out)
+	return out
+}
+
+// rootGumbel returns a row's scaled noise, nil for none.
+func (s *Search) rootGumbel(row int32, seed uint64) []float32 {
+	if s.cfg.GumbelScale == 0 {
+		return nil
+	}
+	out := s.gumbel(s.roots.Noise.RootGumbel, row, seed, streamRootGumbel)
+	scaled := make([]float32, len(out))
+	for a, g := range out {
+		scaled[a] = g * s.cfg.GumbelScale
+	}
+	return scaled
+}
+
+// gumbel returns a row of given noise, or draws it.
+func (s *Search) gumbel(given []float32, row int32, seed, stream uint64) []float32 {
+	if given != nil {
+		return rowPart(given, int(row), s.actions)
+	}
+	rnd := rng.New(seed, stream)
+	out := make([]float32, s.actions)
+	for a := range out {
+		out[a] = rnd.Gumbel()
+	}
+	return out
+}
