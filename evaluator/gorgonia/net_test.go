@@ -76,11 +76,15 @@ func TestGradients(t *testing.T) {
 		lossNow()
 		_, err = tr.gradients()
 		require.NoError(t, err)
-		for i, p := range net.params {
+		var grads [][]float32
+		for i := range net.params {
 			g, err := tr.grad(i)
 			require.NoError(t, err)
-			grad := append([]float32(nil), g...)
+			grads = append(grads, append([]float32(nil), g...))
 			clear(g)
+		}
+		for i, p := range net.params {
+			grad := grads[i]
 			for j := 0; j < len(p.Data); j += 1 + len(p.Data)/15 {
 				const h = 1e-3 // small, since relu has kinks
 				old := p.Data[j]
