@@ -19,14 +19,17 @@ type Config struct {
 	Discount          float32 // of a step of a single player's environment, 0 to 1
 }
 
-// Default returns a policy's published settings for an environment. AlphaZero takes the range of
+// Default returns a policy's published settings for an environment. AlphaZero and UCT take the range of
 // values from the specification of a game, and from the tree where there is one player.
 func Default(p tree.Policy, spec *envs.Spec) Config {
 	c := Config{
 		Config: tree.Default(p), DirichletFraction: 0.25, DirichletAlpha: 0.3, Temperature: 1,
 		GumbelScale: 1, Discount: 1,
 	}
-	if p != tree.AlphaZero {
+	if p == tree.UCT {
+		c.DirichletFraction, c.Temperature = 0, 0
+	}
+	if p != tree.AlphaZero && p != tree.UCT {
 		return c
 	}
 	if top := max(spec.RewardHigh, -spec.RewardLow); spec.NumPlayers > 1 && top > 0 {

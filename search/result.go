@@ -50,9 +50,9 @@ func (s *Search) result(out *Result, row0 int) {
 }
 
 // actionGumbel returns the noise that draws a row's action, nil where none is drawn. MuZero draws
-// among the most visited at temperature 0, as mctx does; AlphaZero takes the first.
+// among the most visited at temperature 0, as mctx does; the others take the first.
 func (s *Search) actionGumbel(row int32) []float32 {
-	if s.cfg.Policy == tree.Gumbel || (s.cfg.Temperature == 0 && s.cfg.Policy == tree.AlphaZero) {
+	if s.cfg.Policy == tree.Gumbel || (s.cfg.Temperature == 0 && s.cfg.Policy != tree.MuZero) {
 		return nil
 	}
 	return s.gumbel(s.roots.Noise.ActionGumbel, row, s.roots.Seeds[row], streamActionGumbel)

@@ -228,7 +228,7 @@ func (s *Search) setRoot(row int32, v *tree.Evaluation) {
 	}
 	if s.cfg.Policy == tree.Gumbel {
 		in.Gumbel = s.rootGumbel(row, seed)
-	} else if s.cfg.DirichletFraction > 0 {
+	} else if s.cfg.Policy != tree.UCT && s.cfg.DirichletFraction > 0 {
 		in.Fraction = s.cfg.DirichletFraction
 		in.Dirichlet = s.dirichlet(row, seed, v.Legal, in.Invalid)
 	}

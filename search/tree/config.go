@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Policy is the kind of search.
@@ -17,10 +18,13 @@ const (
 	MuZero Policy = "muzero"
 	// Gumbel is mctx's gumbel_muzero_policy.
 	Gumbel Policy = "gumbel"
+	// UCT is plain UCB1 in the tree (Kocsis and Szepesvari 2006): no prior, unvisited actions first.
+	// With playouts as evaluator it is the reference that others are measured by.
+	UCT Policy = "uct"
 )
 
 // Policies lists the policies in the order of the documentation.
-var Policies = []Policy{AlphaZero, MuZero, Gumbel}
+var Policies = []Policy{AlphaZero, MuZero, Gumbel, UCT}
 
 // QTransform says how Q values enter a score; the names are mctx's qtransform_*.
 type QTransform string
@@ -48,7 +52,9 @@ type Config struct {
 	MaxDepth       int // edges from the root; a simulation that gets there evaluates that node again. 0: no limit
 	LeavesPerStep  int // leaves of one tree in flight at once, at least 1
 
-	PbCInit float32 // exploration: c = PbCInit + ln((n + PbCBase + 1) / PbCBase)
+	// Exploration: c = PbCInit + ln((n + PbCBase + 1) / PbCBase). UCT: c = PbCInit, in units of the
+	// range of Q.
+	PbCInit float32
 	PbCBase float32
 
 	QTransform       QTransform
@@ -78,6 +84,8 @@ func Default(p Policy) Config {
 		c.QTransform = CompletedByMixValue
 	case AlphaZero:
 		c.QTransform = ByRange
+	case UCT:
+		c.QTransform, c.PbCInit = ByMinMax, math.Sqrt2
 	}
 	return c
 }
@@ -95,7 +103,7 @@ func (c *Config) validate() error {
 		lowest = 1
 	}
 	switch {
-	case c.Policy != AlphaZero && c.Policy != MuZero && c.Policy != Gumbel:
+	case !slices.Contains(Policies, c.Policy):
 		return bad("policy", c.Policy, fmt.Sprint("one of ", Policies))
 	case c.NumSimulations < lowest || c.NumSimulations > MaxSimulations:
 		return bad("num_simulations", c.NumSimulations, fmt.Sprintf("%d to %d", lowest, MaxSimulations))

@@ -74,13 +74,13 @@ func (t *Tree) visitShares(n *node, shares []float32) {
 
 // draw returns the largest of ln(share) / temperature + noise: a sample of share^(1/temperature), by
 // the Gumbel-max trick. MuZero follows mctx, where an action without a visit has ln(tiny) and can be
-// drawn at high temperatures, an invalid one too; AlphaZero never draws it.
+// drawn at high temperatures, an invalid one too; the others never draw it.
 func (t *Tree) draw(shares []float32, temperature float32, gumbel []float32) int32 {
 	top := vecmath.Log(max(vecmath.Max(shares), vecmath.Tiny))
 	best, at := vecmath.NegInf, int32(0)
 	for a, p := range shares {
 		illegal := t.root.invalid[a] && t.root.illegal(a)
-		if illegal || (p == 0 && t.cfg.Policy == AlphaZero) {
+		if illegal || (p == 0 && t.cfg.Policy != MuZero) {
 			continue
 		}
 		s := (vecmath.Log(max(p, vecmath.Tiny)) - top) / max(temperature, vecmath.Tiny)

@@ -84,7 +84,7 @@ func (t *Tree) setRootLogits(in *RootInput) {
 	case AlphaZero:
 		t.maskRoot(in.Invalid)
 		mixNoise(r.logits, in)
-	case Gumbel:
+	default:
 		t.maskRoot(in.Invalid)
 	}
 	if len(t.logits) > 0 {

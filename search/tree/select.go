@@ -1,6 +1,10 @@
 package tree
 
-import "github.com/azserve/azserve/internal/vecmath"
+import (
+	"math"
+
+	"github.com/azserve/azserve/internal/vecmath"
+)
 
 // Leaf is a node that waits for its evaluation: the state after Action in the state of node Parent.
 // Its own state is to be kept under the number Node.
@@ -97,12 +101,34 @@ func (t *Tree) land(i, by int32) {
 // choose returns which edge of node i to follow, -1 for its best unvisited action.
 func (t *Tree) choose(i int32, n *node, atRoot bool) int32 {
 	switch {
+	case t.cfg.Policy == UCT:
+		return t.chooseUCB(n)
 	case t.cfg.Policy != Gumbel:
 		return t.choosePUCT(n)
 	case atRoot:
 		return t.chooseConsidered(n)
 	}
 	return t.chooseImproved(n)
+}
+
+// chooseUCB is UCB1: the largest of Q + c * sqrt(ln(visits of the node) / visits), in the order of
+// first visits on equality.
+func (t *Tree) chooseUCB(n *node) int32 {
+	if n.next >= 0 {
+		return -1
+	}
+	edges := t.edges(n)
+	f := t.transform(n, edges)
+	c := t.cfg.PbCInit * float32(math.Sqrt(math.Log(float64(n.visits+n.inFlight))))
+	best, at := vecmath.NegInf, int32(0)
+	for k := range edges {
+		e := &edges[k]
+		s := f.ofEdge(e) + c/float32(math.Sqrt(float64(e.visits+e.inFlight)))
+		if s > best {
+			best, at = s, int32(k)
+		}
+	}
+	return at
 }
 
 // choosePUCT is PUCT: the largest of exploration * prior / (visits + 1) + Q, first action on
