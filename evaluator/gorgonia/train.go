@@ -114,6 +114,9 @@ func NewTrainer(net *Net, cfg TrainConfig) (*Trainer, error) {
 // Close frees the machine.
 func (t *Trainer) Close() { _ = t.vm.Close() }
 
+// SetLearningRate changes the learning rate of the steps to come.
+func (t *Trainer) SetLearningRate(rate float64) { t.cfg.LearningRate = rate }
+
 // Steps returns how many steps were done, over all runs.
 func (t *Trainer) Steps() int { return t.steps }
 
