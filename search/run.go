@@ -7,6 +7,7 @@ import (
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/internal/dispatch"
 	"github.com/azserve/azserve/internal/safe"
+	"github.com/azserve/azserve/internal/vecmath"
 	"github.com/azserve/azserve/statestore"
 )
 
@@ -107,4 +108,26 @@ func evaluate(
 ) (err error) {
 	defer safe.Recover(&err)
 	return ev.Evaluate(ctx, in, out)
+}
+
+// Prior returns the prior of a state's actions, as a search sees it: the evaluator's logits over the
+// legal actions.
+func Prior(
+	ctx context.Context, store *statestore.Store, state int32, ev evaluator.Evaluator, cfg Config,
+) ([]float32, error) {
+	cfg.NumSimulations, cfg.KeepLogits = 0, true
+	s, err := New(store, &Roots{States: []int32{state}, Seeds: []uint64{0}}, cfg, ev.Needs())
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	prior := make([]float32, s.actions)
+	if s.Done() {
+		return prior, nil
+	}
+	if err := s.run(ctx, ev); err != nil {
+		return nil, err
+	}
+	vecmath.Softmax(s.Tree(0).Export().ChildrenPriorLogits, prior)
+	return prior, s.Err()
 }

@@ -120,3 +120,37 @@ func stepLines(
 	}
 	return next, store.Release(over)
 }
+
+// PlayerLines is an enumeration with the player it is of.
+type PlayerLines struct {
+	Player string
+	Lines
+}
+
+// Lines enumerates the model without search and with its evaluation search. It is nil for
+// environments without a solver: those are too large.
+func (r *Run) Lines(ctx context.Context) ([]PlayerLines, error) {
+	if !r.env.Capabilities().Solves {
+		return nil, nil
+	}
+	ev, err := r.actor.Evaluator(r.env)
+	if err != nil {
+		return nil, err
+	}
+	n := r.cfg.EvalSimulations
+	var out []PlayerLines
+	for _, p := range []Player{
+		NewRaw("the model without search", ev),
+		NewGumbel(fmt.Sprintf("the model with %d simulations", n), r.env, ev, n, r.workers),
+	} {
+		l, err := Exhaustive(ctx, r.store, p)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, PlayerLines{p.Name(), l})
+	}
+	return out, nil
+}
+
+// Threads returns the number of worker threads.
+func (r *Run) Threads() int { return r.workers.Size() }

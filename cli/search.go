@@ -1,0 +1,176 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/azserve/azserve/envs"
+	"github.com/azserve/azserve/evaluator"
+	"github.com/azserve/azserve/evaluator/gorgonia"
+	"github.com/azserve/azserve/search"
+	"github.com/azserve/azserve/search/tree"
+	"github.com/spf13/cobra"
+)
+
+// searchFlags are the settings of one search.
+type searchFlags struct {
+	envFlags
+	moves, model, policy string
+	simulations          int
+	seed                 uint64
+	noise                bool
+}
+
+func newSearch() *cobra.Command {
+	f := &searchFlags{}
+	cmd := &cobra.Command{
+		Use: "search ENV", Short: "Search a position and print its actions: prior, visits, Q",
+		Example: "  azserve search ConnectFour-v0 --moves 3,3,2 --simulations 800\n" +
+			"  azserve search TicTacToe-v0 --model runs/TicTacToe-v0-1/model",
+		Args: exactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.run(cmd.Context(), cmd.OutOrStdout(), args[0])
+		},
+	}
+	f.add(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.moves, "moves", "", "moves from the start, by name or number, separated by commas or spaces")
+	fl.StringVar(&f.model, "model", "uniform", "evaluator: a model's folder, or uniform, rollout, table")
+	fl.StringVar(&f.policy, "policy", "gumbel", "alphazero, muzero, gumbel or uct")
+	fl.IntVar(&f.simulations, "simulations", 256, "simulations of the search")
+	fl.Uint64Var(&f.seed, "seed", 0, "seed of all random numbers")
+	fl.BoolVar(&f.noise, "noise", false, "add the policy's root noise, as self-play does")
+	return cmd
+}
+
+// newEvaluator returns the evaluator that a text names, and a function that frees it.
+func newEvaluator(text string, env *envs.Env) (evaluator.Evaluator, func(), error) {
+	nothing := func() {}
+	switch text {
+	case "uniform":
+		return evaluator.Uniform{}, nothing, nil
+	case "rollout":
+		ev, err := evaluator.NewRollout(env, 1, 10_000)
+		return ev, nothing, err
+	case "table":
+		ev, err := evaluator.NewTable(env)
+		if err != nil {
+			return nil, nothing, fmt.Errorf("%w: %w", errUsage, err)
+		}
+		return ev, nothing, nil
+	}
+	net, err := gorgonia.Load(strings.TrimPrefix(text, "gorgonia:"))
+	if err != nil {
+		return nil, nothing, fmt.Errorf("%w: --model %s: %w (known: uniform, rollout, table, a model's folder)",
+			errUsage, text, err)
+	}
+	ev, err := net.Evaluator(env)
+	return ev, net.Close, err
+}
+
+func (f *searchFlags) run(ctx context.Context, w io.Writer, id string) error {
+	b, err := f.open(id)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	ev, free, err := newEvaluator(f.model, b.env)
+	if err != nil {
+		return err
+	}
+	defer free()
+	state, err := f.position(b)
+	if err != nil {
+		return err
+	}
+	cfg := search.Default(tree.Policy(f.policy), b.env.Spec())
+	cfg.NumSimulations = f.simulations
+	if !f.noise {
+		cfg.DirichletFraction, cfg.GumbelScale, cfg.Temperature = 0, 0, 0
+	}
+	a := b.env.Spec().NumActions
+	roots := &search.Roots{States: []int32{state}, Seeds: []uint64{f.seed}}
+	out := search.NewResult(1, a)
+	prior, err := f.prior(ctx, b, ev, state)
+	if err != nil {
+		return err
+	}
+	if err := search.Run(ctx, b.store, nil, roots, ev, cfg, out); err != nil {
+		return err
+	}
+	return f.print(w, b, state, prior, out)
+}
+
+// position plays the moves.
+func (f *searchFlags) position(b *bench) (int32, error) {
+	state, err := b.start(f.seed)
+	if err != nil {
+		return 0, err
+	}
+	split := func(r rune) bool { return r == ',' || r == ' ' }
+	for i, move := range strings.FieldsFunc(f.moves, split) {
+		action, err := b.parseAction(state, move)
+		if err != nil {
+			return 0, fmt.Errorf("move %d: %w", i+1, err)
+		}
+		if state, _, _, err = b.step(state, action); err != nil {
+			return 0, err
+		}
+	}
+	return state, nil
+}
+
+// prior returns the root's prior, from a search without simulations.
+func (f *searchFlags) prior(ctx context.Context, b *bench, ev evaluator.Evaluator, state int32) ([]float32, error) {
+	cfg := search.Default(tree.MuZero, b.env.Spec())
+	cfg.NumSimulations, cfg.DirichletFraction, cfg.KeepLogits = 0, 0, true
+	return search.Prior(ctx, b.store, state, ev, cfg)
+}
+
+// print shows the position and its actions, the most visited first.
+func (f *searchFlags) print(w io.Writer, b *bench, state int32, prior []float32, out *search.Result) error {
+	text, err := b.store.Text(state)
+	if err != nil {
+		return err
+	}
+	actions, names, err := b.legal(state)
+	if err != nil {
+		return err
+	}
+	fmt.Fprint(w, text)
+	if len(actions) == 0 {
+		fmt.Fprintln(w, "The game is over here.")
+		return nil
+	}
+	order := make([]int, len(actions))
+	for i := range order {
+		order[i] = i
+	}
+	sort.SliceStable(order, func(i, j int) bool {
+		return out.Visits[actions[order[i]]] > out.Visits[actions[order[j]]]
+	})
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "action\tprior\tvisits\tQ\tpolicy\t")
+	for _, i := range order {
+		a := actions[i]
+		q := "-"
+		if out.Visits[a] > 0 {
+			q = fmt.Sprintf("%+.4f", out.QValues[a])
+		}
+		fmt.Fprintf(t, "%s\t%.4f\t%d\t%s\t%.4f\t\n", names[i], prior[a], out.Visits[a], q, out.Weights[a])
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	name, err := b.store.ActionName(state, out.Action[0])
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "chosen %s, value %+.4f for the player to move (evaluator %+.4f), depth %d\n", name,
+		out.Value[0], out.Raw[0], out.Stats.MaxDepth)
+	return nil
+}
