@@ -63,7 +63,8 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 	fl.BoolVar(&c.Symmetries, "symmetries", true, "learn from random symmetries of positions")
 	fl.IntVar(&c.EvalEvery, "eval-every", 0, "iterations between two evaluation matches; 0: only at the end")
 	fl.IntVar(&c.EvalGames, "eval-games", 0, "games of an evaluation match")
-	fl.StringVar(&c.EvalOpponent, "eval-opponent", "", "random, perfect, uct:N or a model (default: perfect if there is a solver, else uct:100)")
+	fl.StringVar(&c.EvalOpponent, "eval-opponent", "",
+		"random, perfect, uct:N or a model (default: perfect if there is a solver, else uct:100)")
 	fl.IntVar(&c.EvalSimulations, "eval-simulations", 0, "simulations a move of the model there")
 	fl.Float64Var(&c.CheckpointInterval, "checkpoint-interval", 0, "seconds between two checkpoints")
 	return cmd

@@ -109,10 +109,8 @@ func fan(n int, values []float32, prior []float32) tables {
 		}
 		turn[s] = min(s, 1)
 	}
-	if prior != nil {
-		for a, p := range prior {
-			logits[0][a] = float32(math.Log(float64(p)))
-		}
+	for a, p := range prior {
+		logits[0][a] = float32(math.Log(float64(p)))
 	}
 	return tables{"next_state": next, "reward": reward, "to_play": turn, "value": values,
 		"prior_logits": logits}

@@ -36,7 +36,7 @@ type Config struct {
 	Simulations        int         `json:"simulations"`         // a move
 	Parallel           int         `json:"parallel"`            // games side by side
 	GamesPerIteration  int         `json:"games_per_iteration"` // between two updates of the weights that play
-	OpeningFraction    float64     `json:"opening_fraction"`    // share of games that begin with random moves
+	OpeningFraction    float64     `json:"opening_fraction"`    // share of games with random openings
 	OpeningPlies       int         `json:"opening_plies"`       // up to so many
 	TemperaturePlies   int         `json:"temperature_plies"`   // AlphaZero, MuZero: moves drawn by visits
 	ValueMix           float32     `json:"value_mix"`           // share of the search's value in the value to learn
@@ -50,7 +50,7 @@ type Config struct {
 	Symmetries         bool        `json:"symmetries"`          // learn from random symmetries of positions
 	EvalEvery          int         `json:"eval_every"`          // iterations between two evaluation matches; 0: only at the end
 	EvalGames          int         `json:"eval_games"`          // of an evaluation match
-	EvalOpponent       string      `json:"eval_opponent"`       // as for ParsePlayer; "": perfect if there is a solver, else uct:100
+	EvalOpponent       string      `json:"eval_opponent"`       // see ParsePlayer; "": the solver, else uct:100
 	EvalSimulations    int         `json:"eval_simulations"`    // of the model there
 	CheckpointInterval float64     `json:"checkpoint_interval"` // seconds between checkpoints
 }

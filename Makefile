@@ -1,0 +1,67 @@
+# azserve: `make help` lists the targets.
+
+GO      ?= go
+PYTHON  ?= python3
+VENV    := .venv
+PY      := $(VENV)/bin/python
+PEERS   := .venv-peers
+NATIVE  := python/src/azserve/libazserve.so
+GOFILES := $(shell find . -name '*.go' -not -path './.venv*' 2>/dev/null)
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-all check lint bench bench-peers generate clean FORCE
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+build: bin/azserve $(VENV)/.installed ## bin/azserve, and .venv with the Python package installed
+
+bin/azserve: $(GOFILES) go.mod go.sum
+	$(GO) build -o $@ ./cmd/azserve
+
+$(NATIVE): $(GOFILES) python/src/azserve/azserve.h go.mod go.sum
+	$(GO) build -buildmode=c-shared -o $@ ./python/native
+	@rm -f python/src/azserve/libazserve.h
+
+$(VENV)/.installed: $(NATIVE) python/pyproject.toml
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install -q --disable-pip-version-check -e 'python[test,check]'
+	@touch $@
+
+run: bin/azserve ## the main job: from random play to perfect tic-tac-toe in about a minute
+	bin/azserve train TicTacToe-v0
+
+test: build ## all tests: Go with the race detector where it pays, and Python
+	$(GO) test ./...
+	$(GO) test -race -short ./statestore ./pool ./search/... ./evaluator/... ./selfplay
+	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/azserve
+	$(PY) -m pytest -q python/tests
+
+test-all: build ## test, and what needs large packages (torch, jax, mctx)
+	$(PY) -m pip install -q --disable-pip-version-check 'mctx==0.0.71' 'jax==0.10.2' 'gymnasium==1.4.0' torch
+	$(MAKE) test
+
+check: build ## formatting, vet, static analysis, types; changes no file
+	@test -z "$$(gofmt -l $(GOFILES))" || { echo "gofmt these:"; gofmt -l $(GOFILES); exit 1; }
+	$(GO) vet ./...
+	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./... | grep -v python/native)
+	$(GO) mod tidy -diff
+	$(GO) tool staticcheck ./...
+	$(VENV)/bin/ruff check python
+	$(VENV)/bin/mypy --config-file python/pyproject.toml python/src/azserve
+
+lint: ## golangci-lint with .golangci.yml (slow to install the first time)
+	golangci-lint run
+
+bench: build ## speed against the peers that are installed, as a table of ratios
+	@$(if $(wildcard $(PEERS)/bin/python),$(PEERS)/bin/python,$(PY)) bench/bench.py
+
+bench-peers: build ## install the peers that bench measures against
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -r bench/peers.txt -e python
+
+generate: ## everything generated is checked in; nothing is generated yet
+	@echo "nothing to generate"
+
+clean: ## remove what was built
+	rm -rf bin $(VENV) $(NATIVE)

@@ -1,0 +1,99 @@
+// Command native is libazserve: the Go side of the Python package, built as a C library. It holds
+// conversions only: every exported function decodes its block of arguments, makes one call, and
+// encodes what came. The interface is python/src/azserve/azserve.h.
+package main
+
+/*
+#cgo CFLAGS: -std=c11
+#include <stdint.h>
+#include <stdlib.h>
+#include "../src/azserve/azserve.h"
+*/
+import "C"
+
+import (
+	"runtime/cgo"
+	"unsafe"
+
+	"github.com/azserve/azserve/internal/safe"
+)
+
+// abiVersion changes with every change of azserve.h; Python refuses another one.
+const abiVersion = 1
+
+//export azs_abi_version
+func azs_abi_version() C.int32_t { return abiVersion }
+
+func main() {}
+
+// finish encodes a call's error into its status and returns the code. Deferred with the address of
+// the error, after safe.Recover.
+func finish(s *C.azs_status, err error) C.int32_t {
+	s.code = 0
+	if err == nil {
+		return 0
+	}
+	s.code = C.int32_t(codeOf(err))
+	if s.message != nil && s.message_cap > 0 {
+		out := unsafe.Slice((*byte)(unsafe.Pointer(s.message)), int(s.message_cap))
+		n := copy(out[:len(out)-1], err.Error())
+		out[n] = 0
+	}
+	return s.code
+}
+
+// call runs f, a panic being an error like any other.
+func call(s *C.azs_status, f func() error) C.int32_t {
+	err := func() (err error) {
+		defer safe.Recover(&err)
+		return f()
+	}()
+	return finish(s, err)
+}
+
+// handleOf returns the object behind a number that Python holds.
+func handleOf[T any](h C.uint64_t, what string) (obj T, err error) {
+	defer func() {
+		if recover() != nil { // cgo.Handle panics on a number it never gave
+			err = errHandle{what}
+		}
+	}()
+	obj, ok := cgo.Handle(h).Value().(T)
+	if !ok {
+		return obj, errHandle{what}
+	}
+	return obj, nil
+}
+
+// errHandle is a number that is no open object of its kind.
+type errHandle struct{ what string }
+
+func (e errHandle) Error() string { return "not an open " + e.what + " (closed already?)" }
+
+// array returns n elements at an address, nil at address 0.
+func array[T any](at C.uint64_t, n int) []T {
+	if at == 0 {
+		return nil
+	}
+	//nolint:govet // the address is the caller's memory, kept alive by the caller
+	return unsafe.Slice((*T)(unsafe.Pointer(uintptr(at))), n)
+}
+
+// slice returns n elements at a C pointer, nil at NULL.
+func slice[T, P any](p *P, n int) []T {
+	if p == nil {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(p)), n)
+}
+
+// text returns the bytes of a caller's string.
+func text(p *C.char, n C.int64_t) []byte { return slice[byte](p, int(n)) }
+
+// put writes text to the caller's buffer, or only its length if there is no room.
+func put(a *C.azs_text, b []byte) {
+	a.out_len = C.int64_t(len(b))
+	if len(b) <= int(a.out_cap) {
+		copy(unsafe.Slice((*byte)(unsafe.Pointer(a.out)), int(a.out_cap)), b)
+	}
+}

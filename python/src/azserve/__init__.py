@@ -1,0 +1,75 @@
+"""Batched MCTS and AlphaZero search over real simulators, in process.
+
+A pool runs many environments; their states can be snapshot, forked and searched::
+
+    import azserve
+
+    pool = azserve.make("ConnectFour-v0", num_envs=64)
+    obs, info = pool.reset()
+    states = pool.snapshot(info["env_id"])
+    result = azserve.search(pool, states, "uniform", num_simulations=64)
+    obs, reward, done, info = pool.step(result.action)
+"""
+
+from ._errors import (
+    ActionError,
+    AzserveError,
+    BadStateError,
+    BudgetError,
+    CallOrderError,
+    EnvBusyError,
+    EnvIdError,
+    EnvironmentPanicError,
+    EpisodeEndedError,
+    EvaluatorError,
+    ForeignStateError,
+    ForkError,
+    InvalidArgumentError,
+    KeywordError,
+    NothingInFlightError,
+    NotStartedError,
+    PoolClosedError,
+    RecvTimeoutError,
+    StaleStateError,
+    UnknownEnvError,
+)
+from ._pool import Pool, make
+from ._search import Leaves, Search, SearchResult, Tree, search
+from ._spec import ArraySpec, Spec, list_envs, spec
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ActionError",
+    "ArraySpec",
+    "AzserveError",
+    "BadStateError",
+    "BudgetError",
+    "CallOrderError",
+    "EnvBusyError",
+    "EnvIdError",
+    "EnvironmentPanicError",
+    "EpisodeEndedError",
+    "EvaluatorError",
+    "ForeignStateError",
+    "ForkError",
+    "InvalidArgumentError",
+    "KeywordError",
+    "Leaves",
+    "NotStartedError",
+    "NothingInFlightError",
+    "Pool",
+    "PoolClosedError",
+    "RecvTimeoutError",
+    "Search",
+    "SearchResult",
+    "Spec",
+    "StaleStateError",
+    "Tree",
+    "UnknownEnvError",
+    "__version__",
+    "list_envs",
+    "make",
+    "search",
+    "spec",
+]

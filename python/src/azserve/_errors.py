@@ -1,0 +1,110 @@
+"""The exceptions of azserve: one class for each error code of the native library."""
+
+
+class AzserveError(Exception):
+    """Base of every error that azserve raises itself."""
+
+
+class InvalidArgumentError(AzserveError, ValueError):
+    """An argument can't be; the message names it, the value and what would be right."""
+
+
+class KeywordError(AzserveError, TypeError):
+    """An environment has no such keyword, or not with such a value."""
+
+
+class StaleStateError(AzserveError, ValueError):
+    """A state was released already."""
+
+
+class ForeignStateError(AzserveError, ValueError):
+    """A number is no state of this pool."""
+
+
+class BudgetError(AzserveError, MemoryError):
+    """The pool may not hold so many states: release some, or raise ``max_states``."""
+
+
+class ActionError(AzserveError, ValueError):
+    """An action is out of range or illegal in its state."""
+
+
+class EnvIdError(AzserveError, ValueError):
+    """An ``env_id`` is out of range or occurs twice."""
+
+
+class EnvBusyError(AzserveError, RuntimeError):
+    """An environment is in flight: receive its result first."""
+
+
+class NothingInFlightError(AzserveError, RuntimeError):
+    """Nothing was sent, so nothing can be received."""
+
+
+class RecvTimeoutError(AzserveError, TimeoutError):
+    """The results didn't come in time; they come with a later ``recv``."""
+
+
+class PoolClosedError(AzserveError, RuntimeError):
+    """The pool or search was closed."""
+
+
+class EpisodeEndedError(AzserveError, RuntimeError):
+    """An episode has ended and autoreset is disabled: reset first."""
+
+
+class NotStartedError(AzserveError, RuntimeError):
+    """An environment was never reset, or its code failed since."""
+
+
+class BadStateError(AzserveError, ValueError):
+    """Bytes are no snapshot of this environment, or damaged."""
+
+
+class EvaluatorError(AzserveError, RuntimeError):
+    """An evaluator answered with something that is no number, or of the wrong shape."""
+
+
+class EnvironmentPanicError(AzserveError, RuntimeError):
+    """The code of an environment or evaluator failed; other rows are not affected."""
+
+
+class UnknownEnvError(AzserveError, ValueError):
+    """No environment is registered under this id."""
+
+
+class CallOrderError(AzserveError, RuntimeError):
+    """``select`` and ``expand`` were not called in turn."""
+
+
+class ForkError(AzserveError, RuntimeError):
+    """The process was forked after azserve was loaded: use the start method "spawn"."""
+
+
+_CLASSES: dict[int, type[AzserveError]] = {
+    1: InvalidArgumentError,
+    2: KeywordError,
+    3: StaleStateError,
+    4: ForeignStateError,
+    5: BudgetError,
+    6: ActionError,
+    7: EnvIdError,
+    8: EnvBusyError,
+    9: NothingInFlightError,
+    10: RecvTimeoutError,
+    11: PoolClosedError,
+    12: EpisodeEndedError,
+    13: NotStartedError,
+    14: BadStateError,
+    15: EvaluatorError,
+    16: EnvironmentPanicError,
+    17: UnknownEnvError,
+    19: CallOrderError,
+}
+
+TIMEOUT = 10
+
+
+def from_code(code: int, message: str) -> AzserveError:
+    """Return the exception for an error code of the native library."""
+    return _CLASSES.get(code, AzserveError)(message)

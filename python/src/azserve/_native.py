@@ -1,0 +1,130 @@
+"""The native library: loading, argument blocks, errors. The only module that calls into Go."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import weakref
+from importlib import resources
+from typing import Any
+
+import cffi
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _errors
+
+_ABI = 1
+_MESSAGE_BYTES = 2048
+
+if sys.byteorder != "little":
+    raise ImportError("azserve needs a little-endian machine: arrays are shared with Go without a copy")
+
+ffi = cffi.FFI()
+
+
+def _load() -> Any:
+    package = resources.files("azserve")
+    header = package.joinpath("azserve.h").read_text(encoding="utf-8")
+    ffi.cdef(re.sub(r"(?m)^#.*$", "", header))
+    path = os.environ.get("AZSERVE_LIBRARY") or str(package.joinpath("libazserve.so"))
+    try:
+        lib = ffi.dlopen(path)
+    except OSError as e:
+        raise ImportError(f"azserve: can't load {path}: {e}; `make build` makes it") from e
+    if lib.azs_abi_version() != _ABI:
+        raise ImportError(
+            f"azserve: {path} has interface {lib.azs_abi_version()}, this package {_ABI}: "
+            "build both from one version"
+        )
+    return lib
+
+
+lib = _load()
+_forked = False
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = True
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def new(kind: str) -> Any:
+    """Return a zeroed argument block with room for a message."""
+    block = ffi.new(kind)
+    _give_message(block)
+    return block
+
+
+# The message buffers must live as long as their blocks.
+_messages: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def _give_message(block: Any) -> None:
+    buffer = ffi.new("char[]", _MESSAGE_BYTES)
+    _messages[block] = buffer
+    block.status.message = buffer
+    block.status.message_cap = _MESSAGE_BYTES
+
+
+def call(function: Any, block: Any, *more: Any) -> None:
+    """Call a native function; raise what it says went wrong. The GIL is free meanwhile."""
+    if _forked:
+        raise _errors.ForkError(
+            "azserve was loaded before this process was forked; its threads did not survive: "
+            'use multiprocessing\'s start method "spawn"'
+        )
+    code = function(block, *more)
+    if code:
+        message = ffi.string(block.status.message).decode("utf-8", "replace")
+        raise _errors.from_code(code, message)
+
+
+def text(function: Any, payload: Any = None, handle: int = 0) -> tuple[Any, int]:
+    """Call a function of JSON in and JSON out; return what came and the handle."""
+    block = new("azs_text *")
+    data = json.dumps(payload, allow_nan=False).encode()
+    source = ffi.from_buffer("char[]", data)
+    block.__setattr__("in", source)
+    block.in_len = len(data)
+    block.handle = handle
+    cap = 1 << 14
+    while True:
+        out = ffi.new("char[]", cap)
+        block.out, block.out_cap, block.out_len = out, cap, 0
+        call(function, block)
+        if block.out_len <= cap:
+            break
+        cap = block.out_len
+    reply = ffi.buffer(out, block.out_len)[:]
+    return (json.loads(reply) if reply else None), int(block.handle)
+
+
+def address(array: NDArray[Any]) -> int:
+    """Return the address of an array's memory."""
+    return int(array.__array_interface__["data"][0])
+
+
+def pointer(kind: str, array: NDArray[Any] | None) -> Any:
+    """Return an array's memory as a C pointer, NULL for None."""
+    return ffi.NULL if array is None else ffi.cast(kind, address(array))
+
+
+def json_value(value: Any) -> Any:
+    """Return a keyword's value as plain JSON: NumPy arrays and scalars become lists and numbers."""
+    if isinstance(value, np.ndarray):
+        return json_value(value.tolist())
+    if isinstance(value, np.generic):
+        return json_value(value.item())
+    if isinstance(value, dict):
+        return {str(k): json_value(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_value(v) for v in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return {"inf": "Inf", "-inf": "-Inf"}.get(str(value), "NaN")
+    return value

@@ -1,0 +1,183 @@
+import ast
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import azserve
+
+
+def uniform(obs, mask):
+    return np.zeros(mask.shape, np.float32), np.zeros(len(mask), np.float32)
+
+
+def roots(make, id="ConnectFour-v0", n=8, **kw):
+    pool = make(id, num_envs=n, **kw)
+    pool.reset()
+    return pool, pool.snapshot()
+
+
+@pytest.mark.parametrize("policy", ["alphazero", "muzero", "gumbel"])
+def test_ask_tell_equals_the_built_in_loop(make, policy):
+    pool, ids = roots(make)
+    a = azserve.search(pool, ids, "uniform", num_simulations=48, policy=policy, seed=3)
+    b = azserve.search(pool, ids, uniform, num_simulations=48, policy=policy, seed=3)
+    for name in ("action", "action_weights", "visits", "qvalues", "value", "raw_value"):
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+    assert (a.visits.sum(1) == 48).all()
+    c = azserve.search(pool, ids, "uniform", num_simulations=48, policy=policy, seed=4)
+    assert not np.array_equal(a.action_weights, c.action_weights) or not np.array_equal(a.action, c.action)
+
+
+def test_seeds_a_row(make):
+    pool, ids = roots(make)
+    a = azserve.search(pool, ids, "uniform", seed=list(range(8)))
+    b = azserve.search(pool, ids[::-1], "uniform", seed=list(range(8))[::-1])
+    assert np.array_equal(a.visits, b.visits[::-1])
+    x, y = (azserve.search(pool, ids, "uniform").visits for _ in range(2))
+    assert not np.array_equal(x, y), "two searches without a seed are the same"
+
+
+def test_evaluator_arrays(make):
+    pool, ids = roots(make)
+    want = azserve.search(
+        pool, ids, lambda o, m: (o["board"].sum((1, 3)), o["board"].sum((1, 2, 3)) / 99.0), seed=1
+    )
+    for convert in (
+        lambda x: np.asfortranarray(x),
+        lambda x: np.asarray(x, np.float64),
+        lambda x: np.repeat(x, 2, axis=0)[::2],
+        lambda x: x.astype(">f4"),
+        lambda x: x.tolist(),
+    ):
+        got = azserve.search(
+            pool,
+            ids,
+            lambda o, m, c=convert: (
+                c(o["board"].sum((1, 3)).astype(np.float32)),
+                c((o["board"].sum((1, 2, 3)) / 99.0).astype(np.float32)),
+            ),
+            seed=1,
+        )
+        assert np.array_equal(want.visits, got.visits)
+
+
+def test_bad_evaluators(make):
+    pool, ids = roots(make)
+    for bad, text in [
+        (
+            lambda o, m: (np.zeros((len(m), 6)), np.zeros(len(m))),
+            r"prior_logits has shape \(8, 6\); want \(8, 7\)",
+        ),
+        (lambda o, m: (np.zeros(m.shape), np.zeros(len(m) - 1)), r"value has shape \(7,\); want \(8,\)"),
+        (lambda o, m: (np.zeros(m.shape), np.full(len(m), np.nan)), "row 0: value is NaN"),
+        (lambda o, m: (np.zeros(m.shape, complex), np.zeros(len(m))), "complex"),
+    ]:
+        with pytest.raises(azserve.EvaluatorError, match=text):
+            azserve.search(pool, ids, bad)
+
+    def fails(obs, mask):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError):
+        azserve.search(pool, ids, fails)
+    stats = pool.stats()
+    assert stats["searches"] == 0 and stats["reserved_states"] == 0
+    with pytest.raises(ValueError, match='evaluator "magic"'):
+        azserve.search(pool, ids, "magic")
+    with pytest.raises(ValueError, match="num_simulations=0"):
+        azserve.search(pool, ids, "uniform", num_simulations=0)
+    with pytest.raises(ValueError, match="pb_c_initt"):
+        azserve.search(pool, ids, "uniform", pb_c_initt=1)
+
+
+def test_invalid_actions_and_order(make):
+    pool, ids = roots(make, n=2)
+    invalid = np.zeros((2, 7), bool)
+    invalid[:, :6] = True
+    r = azserve.search(pool, ids, "uniform", invalid_actions=invalid)
+    assert r.action.tolist() == [6, 6] and r.visits[:, 6].tolist() == [32, 32]
+    with azserve.Search(pool, ids) as s:
+        with pytest.raises(azserve.CallOrderError):
+            s.expand(None, [])
+        s.select()
+        with pytest.raises(azserve.CallOrderError):
+            s.select()
+    with pytest.raises(azserve.PoolClosedError):
+        s.select()
+
+
+def test_table_and_tree(make):
+    table = {
+        "next_state": np.array([[1, 2], [3, 3], [3, 3], [3, 3]]),
+        "reward": np.array([[0, 0], [1, 0], [0, 0], [0, 0.0]]),
+        "to_play": [0, 1, 1, 0],
+        "terminal": [0, 0, 0, 1],
+        "prior_logits": np.array([[0, -np.inf], [0, 0], [0, 0], [0, 0]]),
+    }
+    pool = make("Table-v0", num_envs=1, table=table)
+    pool.reset()
+    ids = pool.snapshot()
+    kw = {"num_simulations": 64, "policy": "muzero", "dirichlet_fraction": 0, "temperature": 0}
+    r = azserve.search(pool, ids, "table", **kw)
+    assert r.qvalues[0, 0] < -0.9
+    table["prior_logits"] = np.zeros((4, 2))
+    pool = make("Table-v0", num_envs=1, table=table)
+    pool.reset()
+    r = azserve.search(pool, pool.snapshot(), "table", **kw)
+    assert r.visits.tolist() == [[4, 60]] and r.qvalues.tolist() == [[-0.75, 0]]
+
+    def answer(obs, mask):
+        return np.zeros(mask.shape), np.zeros(len(mask))
+
+    r = azserve.search(pool, pool.snapshot(), answer, keep_tree=True, **kw)
+    t = r.tree()
+    assert t.node_visits[0, 0] == 65 and t.children_visits[0, 0].tolist() == [4, 60]
+    child = t.children_index[0, 0, 1]
+    assert t.parents[0, child] == 0 and t.action_from_parent[0, child] == 1
+    with pytest.raises(ValueError, match="keep_tree=True"):
+        azserve.search(pool, pool.snapshot(), answer, **kw).tree()
+
+
+def test_agrees_with_mctx(make):
+    pytest.importorskip("mctx")
+    from mctx_peer import compare
+
+    compare(make, tables=20)
+
+
+def test_ten_lines(make):
+    pool = azserve.make("ConnectFour-v0", num_envs=64, seed=1)
+    pool.reset()
+    with pool.scope():
+        states = pool.snapshot()
+        result = azserve.search(pool, states, uniform, num_simulations=32)
+        pool.step(result.action)
+    assert pool.stats()["live_states"] == 0
+    pool.close()
+
+
+def test_header_library_and_package_agree():
+    package = pathlib.Path(azserve.__file__).parent
+    declared = set(re.findall(r"^int32_t (azs_\w+)\(", (package / "azserve.h").read_text(), re.M))
+    native = pathlib.Path(__file__).parents[1] / "native"
+    exported = set()
+    for f in native.glob("*.go"):
+        exported |= set(re.findall(r"^//export (azs_\w+)$", f.read_text(), re.M))
+    assert declared == exported
+    codes = set(map(int, re.findall(r"\{(\d+), \w+", (native / "errors.go").read_text())))
+    from azserve import _errors
+
+    assert codes <= set(_errors._CLASSES)
+
+
+def test_all_is_sorted():
+    tree = ast.parse(pathlib.Path(azserve.__file__).read_text())
+    names = next(
+        ast.literal_eval(n.value)
+        for n in tree.body
+        if isinstance(n, ast.Assign) and n.targets[0].id == "__all__"
+    )
+    assert names == sorted(names)
+    assert all(hasattr(azserve, n) for n in names)
