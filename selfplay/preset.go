@@ -13,6 +13,7 @@ var presets = map[string]func(*Config){
 	},
 	"ConnectFour-v0": func(c *Config) {
 		c.OpeningPlies, c.EvalSimulations = 8, 64
+		c.GamesPerIteration, c.Window, c.Hidden = 512, 400_000, []int{256, 256, 256}
 	},
 }
 

@@ -260,3 +260,54 @@ func BenchmarkTrain(b *testing.B) {
 	}
 	b.ReportMetric(float64(256*b.N)/b.Elapsed().Seconds(), "samples/s")
 }
+
+// at returns element (i, j) of a matrix that may be stored transposed.
+func at(x []float32, ld, i, j int, transposed bool) float32 {
+	if transposed {
+		i, j = j, i
+	}
+	return x[i*ld+j]
+}
+
+// Every way to multiply gives the same numbers, with and without transposing.
+func TestProducts(t *testing.T) {
+	t.Logf("products by %s", BLAS())
+	r := rng.New(1)
+	random := func(n int) []float32 {
+		out := make([]float32, n)
+		for i := range out {
+			out[i] = float32(r.Norm())
+		}
+		return out
+	}
+	for _, d := range [][3]int{{1, 1, 1}, {3, 5, 7}, {64, 33, 40}, {256, 128, 27}} {
+		m, n, k := d[0], d[1], d[2]
+		for _, ta := range []bool{false, true} {
+			for _, tb := range []bool{false, true} {
+				a, b, c := random(m*k), random(k*n), random(m*n)
+				lda, ldb := k, n
+				if ta {
+					lda = m
+				}
+				if tb {
+					ldb = k
+				}
+				want := make([]float32, m*n)
+				for i := range m {
+					for j := range n {
+						s := float64(c[i*n+j])
+						for x := range k {
+							s += float64(at(a, lda, i, x, ta)) * float64(at(b, ldb, x, j, tb))
+						}
+						want[i*n+j] = float32(s)
+					}
+				}
+				for _, f := range []product{gonumProduct, library().gemm} {
+					got := append([]float32(nil), c...)
+					f(ta, tb, m, n, k, a, lda, b, ldb, 1, got, n)
+					require.InDeltaSlice(t, want, got, 1e-3)
+				}
+			}
+		}
+	}
+}

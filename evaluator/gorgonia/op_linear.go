@@ -6,8 +6,6 @@ import (
 	"hash/fnv"
 
 	"github.com/chewxy/hm"
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas32"
 	"gorgonia.org/gorgonia"
 	"gorgonia.org/tensor"
 )
@@ -138,7 +136,8 @@ func (l *linear) forward(y []float32, shape tensor.Shape, in [][]float32, s []te
 	for i := range shape[0] {
 		copy(y[i*len(b):], b)
 	}
-	gemm(false, false, in[0], s[0], in[1], s[1], 1, y, shape)
+	k := s[0][1]
+	gemm(false, false, shape[0], shape[1], k, in[0], k, in[1], shape[1], 1, y, shape[1])
 	if l.relu {
 		for i, v := range y {
 			y[i] = max(v, 0)
@@ -205,7 +204,11 @@ func newProduct(name string, ta, tb bool) *op {
 			return tensor.Shape{rows, cols}
 		},
 		do: func(out []float32, shape tensor.Shape, in [][]float32, s []tensor.Shape) {
-			gemm(ta, tb, in[0], s[0], in[1], s[1], 0, out, shape)
+			k := s[0][1]
+			if ta {
+				k = s[0][0]
+			}
+			gemm(ta, tb, shape[0], shape[1], k, in[0], s[0][1], in[1], s[1][1], 0, out, shape[1])
 		},
 	}
 }
@@ -222,16 +225,4 @@ var columnSums = &op{
 			}
 		}
 	},
-}
-
-// gemm is c = a*b + beta*c, with a or b transposed.
-func gemm(ta, tb bool, a []float32, sa tensor.Shape, b []float32, sb tensor.Shape, beta float32,
-	c []float32, sc tensor.Shape,
-) {
-	transpose := map[bool]blas.Transpose{false: blas.NoTrans, true: blas.Trans}
-	blas32.Gemm(transpose[ta], transpose[tb], 1, general(a, sa), general(b, sb), beta, general(c, sc))
-}
-
-func general(data []float32, s tensor.Shape) blas32.General {
-	return blas32.General{Rows: s[0], Cols: s[1], Stride: s[1], Data: data}
 }
