@@ -1,0 +1,234 @@
+"""Speed of azserve as ratios against peers, measured in turns in one run.
+
+A peer that isn't installed is left out; `make bench-peers` installs them. A rate is the best of several
+short runs, so that other work on the machine disturbs as little as it can; search is counted in simulations a CPU
+second, since peers use more threads than they are given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+import azserve
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+@dataclass
+class Row:
+    """One line of the table: rates in units a second, the ratio, and the least ratio aimed at."""
+
+    what: str
+    ours: float
+    peer: str = ""
+    theirs: float = 0.0
+    goal: str = ""
+
+
+def installed(*names: str) -> bool:
+    return all(importlib.util.find_spec(n) for n in names)
+
+
+def best(f: Callable[[], object], units: float, seconds: float, clock: Callable[[], float]) -> float:
+    """Return the best rate of several short runs of f, which does `units` units."""
+    f()
+    top, end = 0.0, time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        calls, t0, w0 = 0, clock(), time.perf_counter()
+        while calls == 0 or time.perf_counter() - w0 < seconds / 20:
+            f()
+            calls += 1
+        top = max(top, calls * units / max(clock() - t0, 1e-9))
+    return top
+
+
+def in_turns(ours, theirs, units: float, seconds: float, clock=time.perf_counter) -> tuple[float, float]:
+    """Measure both in turns, and return the best rate of each."""
+    a = b = 0.0
+    for _ in range(3):
+        a = max(a, best(ours, units, seconds / 3, clock))
+        if theirs is not None:
+            b = max(b, best(theirs, units, seconds / 3, clock))
+    return a, b
+
+
+# -- search ----------------------------------------------------------------------------------------
+
+
+def azserve_search(policy: str, roots: int, sims: int):
+    pool = azserve.make("ConnectFour-v0", num_envs=roots)
+    pool.reset()
+    ids = pool.snapshot()
+    return lambda: azserve.search(pool, ids, "uniform", num_simulations=sims, policy=policy, seed=1)
+
+
+def mctx_search(policy: str, roots: int, sims: int):
+    import jax
+    import jax.numpy as jnp
+    import mctx
+    import pgx
+
+    env = pgx.make("connect_four")
+    init, step = jax.jit(jax.vmap(env.init)), jax.vmap(env.step)
+    state = init(jax.random.split(jax.random.PRNGKey(0), roots))
+
+    def recurrent(_, key, action, state):
+        mover = state.current_player
+        nxt = step(state, action)
+        reward = nxt.rewards[jnp.arange(roots), mover]
+        discount = jnp.where(nxt.terminated, 0.0, -1.0)
+        logits = jnp.where(nxt.legal_action_mask, 0.0, jnp.finfo(jnp.float32).min)
+        out = mctx.RecurrentFnOutput(reward, discount, logits, jnp.zeros(roots))
+        return out, nxt
+
+    @jax.jit
+    def run(key, state):
+        root = mctx.RootFnOutput(jnp.zeros((roots, 7)), jnp.zeros(roots), state)
+        f = mctx.gumbel_muzero_policy if policy == "gumbel" else mctx.muzero_policy
+        return f((), key, root, recurrent, sims, invalid_actions=~state.legal_action_mask).action
+
+    key = jax.random.PRNGKey(1)
+    return lambda: run(key, state).block_until_ready()
+
+
+def search_rows(seconds: float, quick: bool):
+    peers = installed("mctx", "pgx") and not quick
+    goals = {("gumbel", 64): "6", ("muzero", 64): "20", ("gumbel", 256): "20", ("muzero", 256): "50"}
+    for sims in (64, 256):
+        for policy in ("gumbel", "muzero"):
+            theirs = mctx_search(policy, 64, sims) if peers else None
+            a, b = in_turns(azserve_search(policy, 64, sims), theirs, 64 * sims, seconds, time.process_time)
+            yield Row(
+                f"search ConnectFour, 64 roots, {sims} sims, {policy} (sims/CPU s)", a, "pgx + mctx", b,
+                goals[policy, sims],
+            )
+    for policy, goal in (("alphazero", "4 M/s"), ("muzero", "4 M/s"), ("gumbel", "1.5 M/s")):
+        a, _ = in_turns(azserve_search(policy, 64, 800), None, 64 * 800, seconds, time.process_time)
+        yield Row(f"search ConnectFour, 64 roots, 800 sims, {policy} (sims/CPU s)", a, goal=goal)
+
+
+# -- environments ----------------------------------------------------------------------------------
+
+
+def azserve_cartpole(n: int):
+    pool = azserve.make("CartPole-v1", num_envs=n)
+    pool.reset()
+    actions = np.arange(n, dtype=np.int32) % 2
+    return lambda: pool.step(actions)
+
+
+def envpool_cartpole(n: int):
+    import envpool
+
+    env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=n)
+    env.reset()
+    actions = np.arange(n, dtype=np.int32) % 2
+    return lambda: env.step(actions)
+
+
+def envpool_async(n: int):
+    import envpool
+
+    env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=n, batch_size=n // 4)
+    env.async_reset()
+    actions = np.arange(n // 4, dtype=np.int32) % 2
+
+    def step():
+        for _ in range(4):
+            info = env.recv()[-1]
+            env.send(actions, info["env_id"])
+
+    return step
+
+
+def gymnasium_cartpole(n: int):
+    from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
+
+    env = CartPoleVectorEnv(num_envs=n)
+    env.reset(seed=0)
+    actions = np.arange(n) % 2
+    return lambda: env.step(actions)
+
+
+def cartpole_rows(seconds: float, quick: bool):
+    for n in (1, 256, 1024):
+        peers = []
+        if installed("envpool") and not quick:
+            peers.append(("EnvPool, sync", envpool_cartpole, "10"))
+            if n > 1:
+                peers.append(("EnvPool, async", envpool_async, "2"))
+        if installed("gymnasium"):
+            peers.append(("gymnasium's CartPoleVectorEnv", gymnasium_cartpole, "1.5"))
+        for name, peer, goal in peers or [("", None, "")]:
+            a, b = in_turns(azserve_cartpole(n), peer and peer(n), n, seconds)
+            yield Row(f"CartPole, {n} environments (steps/s)", a, name, b, goal if n > 1 else "")
+
+
+def bare_loop() -> float:
+    """Return the bare Go loop's states a second; 0 without Go."""
+    try:
+        out = subprocess.run(
+            ["go", "test", "-run", "xxx", "-bench", "BareTicTacToe", "-benchtime", "0.5s", "./bench"],
+            cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))), capture_output=True, text=True, check=True,
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return 0.0
+    words = out.split()
+    return float(words[words.index("Mstates/s") - 1]) * 1e6
+
+
+def simulate_rows(seconds: float, quick: bool):
+    pool = azserve.make("TicTacToe-v0", num_envs=1024)
+    pool.reset()
+    ids, actions = pool.snapshot(), np.zeros(1024, np.int32)
+
+    def fork():
+        child = pool.simulate_batch(ids, actions)[3]
+        pool.release_batch(child["state_id"])
+
+    a, bare = 0.0, 0.0
+    for _ in range(2):
+        bare = max(bare, bare_loop())
+        a = max(a, best(fork, 1024, seconds / 2, time.perf_counter))
+    yield Row("simulate_batch, 1024 TicTacToe states (states/s)", a, "bare Go loop", bare, "0.5")
+
+
+def human(x: float) -> str:
+    for unit, name in ((1e6, " M"), (1e3, " k")):
+        if x >= unit:
+            return f"{x / unit:.2f}{name}"
+    return f"{x:.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=3.0, help="time for each side of a row")
+    parser.add_argument("--quick", action="store_true", help="leave the peers out that take long to compile")
+    parser.add_argument("--only", default="", help="rows whose group contains this: search, cartpole, simulate")
+    args = parser.parse_args()
+    groups = {"search": search_rows, "cartpole": cartpole_rows, "simulate": simulate_rows}
+    print(f"| {'what':68} | {'azserve':>9} | {'peer':29} | {'its rate':>9} | {'ratio':>7} | {'at least':>8} |")
+    print(f"| {'-' * 68} | {'-' * 9} | {'-' * 29} | {'-' * 9} | {'-' * 7} | {'-' * 8} |")
+    for name, rows in groups.items():
+        if args.only not in name:
+            continue
+        for r in rows(args.seconds, args.quick):
+            ratio = f"{r.ours / r.theirs:.2f}" if r.theirs else ""
+            theirs = human(r.theirs) if r.theirs else ""
+            print(
+                f"| {r.what:68} | {human(r.ours):>9} | {r.peer if r.theirs else '':29} | {theirs:>9} | {ratio:>7} "
+                f"| {r.goal:>8} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
