@@ -83,14 +83,30 @@ class Layout:
     valid. Arrays start at multiples of 64 bytes, which JAX needs to take them without a copy.
     """
 
+    # The fields of azs_rows in azserve.h, in their order; the observation arrays follow.
+    _ROWS = ("env_id", "reward", "terminated", "truncated", "to_play", "elapsed", "mask", "child")
+
     def __init__(self, fields: list[tuple[str, np.dtype[Any], tuple[int, ...]]], rows: int) -> None:
         self.fields: list[tuple[str, np.dtype[Any], tuple[int, ...], int]] = []
-        at = 0
+        self._at = np.zeros(len(self._ROWS) + 16, np.uint64)
+        self._present = np.zeros(len(self._at), np.bool_)
+        at, obs = 0, len(self._ROWS)
         for name, dtype, shape in fields:
             self.fields.append((name, dtype, (rows, *shape), at))
+            if name == "obs.action_mask":
+                place = self._ROWS.index("mask")
+            elif name.startswith("obs."):
+                place, obs = obs, obs + 1
+            else:
+                place = self._ROWS.index(name)
+            self._at[place], self._present[place] = at, True
             size = int(dtype.itemsize * rows * np.prod(shape, dtype=np.int64))
             at += (size + 63) // 64 * 64
         self.size = at + 64
+
+    def point(self, rows: NDArray[np.uint64], address: int) -> None:
+        """Write the arrays' addresses to an azs_rows, given as its 24 numbers."""
+        np.add(self._at, np.uint64(address), out=rows, where=self._present)
 
     def allocate(self) -> tuple[NDArray[np.uint8], int, int]:
         """Return fresh memory, the offset of its first aligned byte and that byte's address."""

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import sys
-import weakref
 from importlib import resources
 from typing import Any
 
@@ -54,55 +53,58 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def new(kind: str) -> Any:
-    """Return a zeroed argument block with room for a message."""
-    block = ffi.new(kind)
-    _give_message(block)
-    return block
+class Block:
+    """A zeroed argument block with its message buffer, to be used by one thread at a time.
+
+    Attributes:
+        c: The block itself.
+        rows: The addresses in its azs_rows as an array, where it has one.
+    """
+
+    __slots__ = ("_message", "c", "rows")
+
+    def __init__(self, kind: str) -> None:
+        self.c = ffi.new(kind)
+        self._message = ffi.new("char[]", _MESSAGE_BYTES)
+        self.c.status.message = self._message
+        self.c.status.message_cap = _MESSAGE_BYTES
+        self.rows: NDArray[np.uint64] = np.empty(0, np.uint64)
+        if kind in ("azs_recv *", "azs_step *"):
+            self.rows = np.frombuffer(ffi.buffer(ffi.addressof(self.c, "rows")), np.uint64)
 
 
-# The message buffers must live as long as their blocks.
-_messages: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-
-
-def _give_message(block: Any) -> None:
-    buffer = ffi.new("char[]", _MESSAGE_BYTES)
-    _messages[block] = buffer
-    block.status.message = buffer
-    block.status.message_cap = _MESSAGE_BYTES
-
-
-def call(function: Any, block: Any, *more: Any) -> None:
+def call(function: Any, block: Block, *more: Any) -> None:
     """Call a native function; raise what it says went wrong. The GIL is free meanwhile."""
     if _forked:
         raise _errors.ForkError(
             "azserve was loaded before this process was forked; its threads did not survive: "
             'use multiprocessing\'s start method "spawn"'
         )
-    code = function(block, *more)
+    code = function(block.c, *more)
     if code:
-        message = ffi.string(block.status.message).decode("utf-8", "replace")
+        message = ffi.string(block.c.status.message).decode("utf-8", "replace")
         raise _errors.from_code(code, message)
 
 
 def text(function: Any, payload: Any = None, handle: int = 0) -> tuple[Any, int]:
     """Call a function of JSON in and JSON out; return what came and the handle."""
-    block = new("azs_text *")
+    block = Block("azs_text *")
+    c = block.c
     data = json.dumps(payload, allow_nan=False).encode()
     source = ffi.from_buffer("char[]", data)
-    block.__setattr__("in", source)
-    block.in_len = len(data)
-    block.handle = handle
+    setattr(c, "in", source)
+    c.in_len = len(data)
+    c.handle = handle
     cap = 1 << 14
     while True:
         out = ffi.new("char[]", cap)
-        block.out, block.out_cap, block.out_len = out, cap, 0
+        c.out, c.out_cap, c.out_len = out, cap, 0
         call(function, block)
-        if block.out_len <= cap:
+        if c.out_len <= cap:
             break
-        cap = block.out_len
-    reply = ffi.buffer(out, block.out_len)[:]
-    return (json.loads(reply) if reply else None), int(block.handle)
+        cap = c.out_len
+    reply = ffi.buffer(out, c.out_len)[:]
+    return (json.loads(reply) if reply else None), int(c.handle)
 
 
 def address(array: NDArray[Any]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import threading
 import time
 import weakref
 from collections import Counter
@@ -131,6 +132,20 @@ class Pool:
             ("elapsed", np.dtype(np.int32), ()),
         ]
         self._recv_layout = _arrays.Layout(self._recv_fields, self.batch_size)
+        self._layouts: dict[int, _arrays.Layout] = {}
+        self._local = threading.local()
+
+    def _block(self, kind: str) -> _native.Block:
+        """Return this thread's own argument block of a kind."""
+        try:
+            return self._local.blocks[kind]  # type: ignore[no-any-return]
+        except AttributeError:
+            self._local.blocks = {}
+        except KeyError:
+            pass
+        block = self._local.blocks[kind] = _native.Block(kind)
+        block.c.pool = self._handle
+        return block
 
     # -- sending and receiving ------------------------------------------------------------------
 
@@ -140,10 +155,10 @@ class Pool:
         Args:
             seed: New seeds, as for ``make``; None goes on with each environment's own stream.
         """
-        block = _native.new("azs_send *")
-        block.pool, block.n = self._handle, self.num_envs
+        block = _native.Block("azs_send *")
+        block.c.pool, block.c.n = self._handle, self.num_envs
         seeds = None if seed is None else _arrays.seeds("seed", seed, self.num_envs)
-        block.seeds = _native.pointer("uint64_t *", seeds)
+        block.c.seeds = _native.pointer("uint64_t *", seeds)
         _native.call(lib.azs_pool_reset, block)
 
     def send(self, actions: ArrayLike, env_id: ArrayLike | None = None) -> None:
@@ -159,7 +174,6 @@ class Pool:
             EnvBusyError: An environment is in flight.
         """
         a = _arrays.int32("actions", actions)
-        block = _native.new("azs_send *")
         ids = None if env_id is None else _arrays.int32("env_id", env_id)
         if ids is None and len(a) != self.num_envs:
             raise _errors.InvalidArgumentError(
@@ -167,9 +181,11 @@ class Pool:
             )
         if ids is not None and len(ids) != len(a):
             raise _errors.InvalidArgumentError(f"actions has {len(a)} entries, env_id {len(ids)}")
-        block.pool, block.n = self._handle, len(a)
-        block.actions = _native.pointer("int32_t *", a)
-        block.ids = _native.pointer("int32_t *", ids)
+        block = self._block("azs_send *")
+        c = block.c
+        c.n = len(a)
+        c.actions = _native.pointer("int32_t *", a)
+        c.ids = _native.pointer("int32_t *", ids)
         _native.call(lib.azs_pool_send, block)
 
     def recv(
@@ -195,10 +211,9 @@ class Pool:
             RecvTimeoutError: The results come with a later call.
         """
         slab, first, address = self._recv_layout.allocate()
-        block = _native.new("azs_recv *")
-        block.pool = self._handle
-        block.timeout = -1.0 if timeout is None else max(0.0, float(timeout))
-        self._point(block.rows, self._recv_layout, address)
+        block = self._block("azs_recv *")
+        block.c.timeout = -1.0 if timeout is None else max(0.0, float(timeout))
+        self._recv_layout.point(block.rows, address)
         while True:
             try:
                 _native.call(lib.azs_pool_recv, block)
@@ -208,7 +223,7 @@ class Pool:
                     raise
                 time.sleep(0)  # a pending KeyboardInterrupt is raised here
         views = self._recv_layout.views(slab, first)
-        n = block.n
+        n = block.c.n
         if n != self.batch_size:
             views = {name: v[:n] for name, v in views.items()}
         done = views["terminated"] | views["truncated"]
@@ -219,7 +234,7 @@ class Pool:
             "to_play": views["to_play"],
             "elapsed_step": views["elapsed"],
         }
-        if block.done and self.autoreset == "same_step":
+        if block.c.done and self.autoreset == "same_step":
             info["final_obs"] = self._final(views["env_id"][done])
         return self._obs(views), views["reward"], done, info
 
@@ -248,24 +263,12 @@ class Pool:
         fields = [f for f in self._read_fields if f[0] != "obs.action_mask"]
         layout = _arrays.Layout(fields, len(ids))
         slab, first, address = layout.allocate()
-        block = _native.new("azs_recv *")
-        block.pool, block.n = self._handle, len(ids)
-        block.states = _native.pointer("int32_t *", ids)
-        self._point(block.rows, layout, address)
+        block = _native.Block("azs_recv *")
+        block.c.pool, block.c.n = self._handle, len(ids)
+        block.c.states = _native.pointer("int32_t *", ids)
+        layout.point(block.rows, address)
         _native.call(lib.azs_pool_final, block)
         return self._obs(layout.views(slab, first))
-
-    def _point(self, rows: Any, layout: _arrays.Layout, address: int) -> None:
-        """Write the addresses of a layout's arrays."""
-        k = 0
-        for name, _, _, at in layout.fields:
-            if name == "obs.action_mask":
-                rows.mask = address + at
-            elif name.startswith("obs."):
-                rows.obs[k] = address + at
-                k += 1
-            else:
-                setattr(rows, name, address + at)
 
     @staticmethod
     def _obs(views: Mapping[str, NDArray[Any]]) -> Obs:
@@ -295,10 +298,11 @@ class Pool:
         self._states_call(lib.azs_pool_restore, ids, states)
 
     def _states_call(self, function: Any, ids: NDArray[np.int32] | None, states: NDArray[np.int32]) -> None:
-        block = _native.new("azs_send *")
-        block.pool, block.n = self._handle, len(states)
-        block.ids = _native.pointer("int32_t *", ids)
-        block.states = _native.pointer("int32_t *", states)
+        block = self._block("azs_send *")
+        c = block.c
+        c.n = len(states)
+        c.ids = _native.pointer("int32_t *", ids)
+        c.states = _native.pointer("int32_t *", states)
         _native.call(function, block)
 
     def simulate_batch(
@@ -318,26 +322,13 @@ class Pool:
         if len(states) != len(a):
             raise _errors.InvalidArgumentError(f"state_id has {len(states)} entries, actions {len(a)}")
         n = len(states)
-        flags, whole = np.dtype(np.bool_), np.dtype(np.int32)
-        mask = [] if self.spec.masks else [("mask", flags, (self.spec.num_actions,))]
-        layout = _arrays.Layout(
-            [
-                *self._read_fields,
-                *mask,
-                ("reward", np.dtype(np.float32), ()),
-                ("terminated", flags, ()),
-                ("truncated", flags, ()),
-                ("to_play", whole, ()),
-                ("child", whole, ()),
-            ],
-            n,
-        )
+        layout = self._simulate_layout(n)
         slab, first, address = layout.allocate()
-        block = _native.new("azs_recv *")
-        block.pool, block.n = self._handle, n
-        block.states = _native.pointer("int32_t *", states)
-        block.actions = _native.pointer("int32_t *", a)
-        self._point(block.rows, layout, address)
+        block = _native.Block("azs_recv *")
+        block.c.pool, block.c.n = self._handle, n
+        block.c.states = _native.pointer("int32_t *", states)
+        block.c.actions = _native.pointer("int32_t *", a)
+        layout.point(block.rows, address)
         _native.call(lib.azs_pool_simulate, block)
         views = layout.views(slab, first)
         obs = self._obs(views)
@@ -349,6 +340,27 @@ class Pool:
             "action_mask": obs["action_mask"] if self.spec.masks else views["mask"],
         }
         return obs, views["reward"], views["terminated"] | views["truncated"], child
+
+    def _simulate_layout(self, n: int) -> _arrays.Layout:
+        """Return the layout of n children; the last few are kept."""
+        layout = self._layouts.get(n)
+        if layout is None:
+            flags, whole = np.dtype(np.bool_), np.dtype(np.int32)
+            mask = [] if self.spec.masks else [("mask", flags, (self.spec.num_actions,))]
+            fields = [
+                *self._read_fields,
+                *mask,
+                ("reward", np.dtype(np.float32), ()),
+                ("terminated", flags, ()),
+                ("truncated", flags, ()),
+                ("to_play", whole, ()),
+                ("child", whole, ()),
+            ]
+            layout = _arrays.Layout(fields, n)
+            if len(self._layouts) >= 64:
+                self._layouts.clear()
+            self._layouts[n] = layout
+        return layout
 
     def release_batch(self, state_id: ArrayLike) -> None:
         """Release states. A state that is released already is a StaleStateError, and then none is."""
@@ -383,17 +395,18 @@ class Pool:
         states = _arrays.int32("state_id", state_id)
         n = len(states)
         offsets = np.zeros(n + 1, np.int64)
-        block = _native.new("azs_blobs *")
-        block.pool, block.n = self._handle, n
-        block.states = _native.pointer("int32_t *", states)
-        block.offsets = _native.pointer("int64_t *", offsets)
+        block = _native.Block("azs_blobs *")
+        c = block.c
+        c.pool, c.n = self._handle, n
+        c.states = _native.pointer("int32_t *", states)
+        c.offsets = _native.pointer("int64_t *", offsets)
         data = np.empty(n * 256, np.uint8)
         while True:
-            block.data, block.data_cap = _native.pointer("uint8_t *", data), len(data)
+            c.data, c.data_cap = _native.pointer("uint8_t *", data), len(data)
             _native.call(lib.azs_pool_dump, block)
-            if block.data_len <= len(data):
+            if c.data_len <= len(data):
                 break
-            data = np.empty(block.data_len, np.uint8)
+            data = np.empty(c.data_len, np.uint8)
         raw = data.tobytes()
         return [raw[offsets[i] : offsets[i + 1]] for i in range(n)]
 
@@ -406,12 +419,13 @@ class Pool:
         offsets = np.cumsum([0, *(len(b) for b in blobs)], dtype=np.int64)
         data = b"".join(blobs)
         out = np.empty(len(blobs), np.int32)
-        block = _native.new("azs_blobs *")
-        block.pool, block.n = self._handle, len(blobs)
-        block.states = _native.pointer("int32_t *", out)
-        block.offsets = _native.pointer("int64_t *", offsets)
+        block = _native.Block("azs_blobs *")
+        c = block.c
+        c.pool, c.n = self._handle, len(blobs)
+        c.states = _native.pointer("int32_t *", out)
+        c.offsets = _native.pointer("int64_t *", offsets)
         source = ffi.from_buffer("uint8_t[]", data)
-        block.data, block.data_len = source, len(data)
+        c.data, c.data_len = source, len(data)
         _native.call(lib.azs_pool_load, block)
         return self._keep(out)
 
@@ -448,9 +462,9 @@ class Pool:
 def _close(handle: int) -> None:
     if _native._forked:
         return
-    block = _native.new("azs_text *")
-    block.handle = handle
-    lib.azs_pool_close(block)
+    block = _native.Block("azs_text *")
+    block.c.handle = handle
+    lib.azs_pool_close(block.c)
 
 
 def _positive(name: str, value: Any) -> int:

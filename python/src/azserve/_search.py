@@ -170,7 +170,8 @@ class _Request:
             name: None if v is None else _arrays.float32(name, v, (n, a)) for name, v in noise.items()
         }
         self.rows = n
-        block = self.block = _native.new("azs_search *")
+        self.block = _native.Block("azs_search *")
+        block = self.block.c
         block.pool, block.n = pool._handle, n
         self._config = ffi.from_buffer("char[]", self.config)
         block.config, block.config_len = self._config, len(self.config)
@@ -185,7 +186,7 @@ class _Request:
 
     def run(self) -> SearchResult:
         answer = _Answer(self.rows, self.pool.spec.num_actions)
-        _native.call(lib.azs_search_run, self.block, answer.block)
+        _native.call(lib.azs_search_run, self.block, answer.block.c)
         return answer.result(None)
 
 
@@ -199,7 +200,8 @@ class _Answer:
         self.qvalues = np.zeros((n, a), np.float32)
         self.value = np.zeros(n, np.float32)
         self.raw = np.zeros(n, np.float32)
-        block = self.block = _native.new("azs_result *")
+        self.block = _native.Block("azs_result *")
+        block = self.block.c
         block.action = _native.pointer("int32_t *", self.action)
         block.action_weights = _native.pointer("float *", self.weights)
         block.visits = _native.pointer("int32_t *", self.visits)
@@ -208,7 +210,7 @@ class _Answer:
         block.raw_value = _native.pointer("float *", self.raw)
 
     def result(self, tree: Tree | None) -> SearchResult:
-        b = self.block
+        b = self.block.c
         names = ("simulations", "evaluations", "batches", "max_depth")
         stats = {name: int(getattr(b, name)) for name in names}
         return SearchResult(
@@ -260,7 +262,7 @@ class Search:
         settings["keep_tree"] = keep_tree
         request = _Request(pool, state_id, num_simulations, policy, seed, invalid_actions, settings)
         _native.call(lib.azs_search_open, request.block)
-        self._handle = int(request.block.search)
+        self._handle = int(request.block.c.search)
         self._finalizer = weakref.finalize(self, _close, self._handle)
         self._pool = pool
         self._rows = request.rows
@@ -271,15 +273,16 @@ class Search:
         obs = [f for f in pool._read_fields if f[0] != "obs.action_mask"]
         self._layout = _arrays.Layout([*obs, mask], self._most)
         self._waiting = 0
+        self._step = _native.Block("azs_step *")
+        self._step.c.search = self._handle
 
     def select(self) -> Leaves | None:
         """Return the states to evaluate next, None when the search is done."""
         slab, first, address = self._layout.allocate()
-        block = _native.new("azs_step *")
-        block.search = self._handle
-        self._pool._point(block.rows, self._layout, address)
+        block = self._step
+        self._layout.point(block.rows, address)
         _native.call(lib.azs_search_select, block)
-        n = self._waiting = int(block.n)
+        n = self._waiting = int(block.c.n)
         if n == 0:
             return None
         views = {name: v[:n] for name, v in self._layout.views(slab, first).items()}
@@ -298,10 +301,10 @@ class Search:
             values = _arrays.float32("value", value, (n,))
         except _errors.InvalidArgumentError as e:
             raise _errors.EvaluatorError(str(e)) from None
-        block = _native.new("azs_step *")
-        block.search, block.n = self._handle, n
-        block.logits = _native.pointer("float *", logits)
-        block.value = _native.pointer("float *", values)
+        block = self._step
+        block.c.n = n
+        block.c.logits = _native.pointer("float *", logits)
+        block.c.value = _native.pointer("float *", values)
         _native.call(lib.azs_search_expand, block)
         self._waiting = 0
 
@@ -312,7 +315,7 @@ class Search:
             EvaluatorError: A row was given up because its evaluation was no number.
         """
         answer = _Answer(self._rows, self._pool.spec.num_actions)
-        answer.block.search = self._handle
+        answer.block.c.search = self._handle
         _native.call(lib.azs_search_result, answer.block)
         return answer.result(self._trees() if self._keep_tree else None)
 
@@ -334,10 +337,10 @@ class Search:
         )
         kinds = {"i": "int32_t *", "f": "float *", "b": "uint8_t *"}
         for row in range(n):
-            block = _native.new("azs_tree *")
-            block.search, block.row = self._handle, row
+            block = _native.Block("azs_tree *")
+            block.c.search, block.c.row = self._handle, row
             for name, array in vars(tree).items():
-                setattr(block, name, _native.pointer(kinds[array.dtype.kind], array[row]))
+                setattr(block.c, name, _native.pointer(kinds[array.dtype.kind], array[row]))
             _native.call(lib.azs_search_tree, block)
         return tree
 
@@ -355,6 +358,6 @@ class Search:
 def _close(handle: int) -> None:
     if _native._forked:
         return
-    block = _native.new("azs_text *")
-    block.handle = handle
-    lib.azs_search_close(block)
+    block = _native.Block("azs_text *")
+    block.c.handle = handle
+    lib.azs_search_close(block.c)
