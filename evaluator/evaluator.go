@@ -37,6 +37,10 @@ type Output struct {
 type Needs struct {
 	Obs    bool
 	States bool
+	// Instant says that a batch costs what its rows cost, so that large ones gain nothing. Rows are
+	// then searched one after the other: a tree that fits into the processor's cache is several
+	// times as fast as many that don't.
+	Instant bool
 }
 
 // Evaluator gives prior logits and values of states. Evaluate may be called from several goroutines
@@ -51,7 +55,7 @@ type Evaluator interface {
 type Uniform struct{}
 
 // Needs is nothing.
-func (Uniform) Needs() Needs { return Needs{} }
+func (Uniform) Needs() Needs { return Needs{Instant: true} }
 
 // Evaluate writes zeros.
 func (Uniform) Evaluate(ctx context.Context, in *Batch, out *Output) error {

@@ -31,7 +31,7 @@ func NewRollout(env *envs.Env, count, maxSteps int) (*Rollout, error) {
 }
 
 // Needs is the states.
-func (*Rollout) Needs() Needs { return Needs{States: true} }
+func (*Rollout) Needs() Needs { return Needs{States: true, Instant: true} }
 
 // Evaluate plays.
 func (r *Rollout) Evaluate(ctx context.Context, in *Batch, out *Output) error {

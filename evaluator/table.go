@@ -24,7 +24,7 @@ func NewTable(env *envs.Env) (*Table, error) {
 }
 
 // Needs is the observation: the state's index.
-func (*Table) Needs() Needs { return Needs{Obs: true} }
+func (*Table) Needs() Needs { return Needs{Obs: true, Instant: true} }
 
 // Evaluate looks the states up.
 func (e *Table) Evaluate(ctx context.Context, in *Batch, out *Output) error {

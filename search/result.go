@@ -55,7 +55,7 @@ func (s *Search) actionGumbel(row int32) []float32 {
 	if s.cfg.Policy == tree.Gumbel || (s.cfg.Temperature == 0 && s.cfg.Policy != tree.MuZero) {
 		return nil
 	}
-	return s.gumbel(s.roots.Noise.ActionGumbel, row, s.roots.Seeds[row], streamActionGumbel)
+	return s.gumbel(s.roots.Noise.ActionGumbel, row, s.seed(row), streamActionGumbel)
 }
 
 func rowPart[T any](x []T, row, n int) []T {

@@ -29,8 +29,15 @@ func Run(
 	out.Stats = Stats{}
 	parts := runParts{ctx: ctx, ev: ev, out: out}
 	one := func(lo, hi int) {
-		s, err := begin(store, roots.slice(lo, hi, store.Env().Spec().NumActions), &cfg, params, ev.Needs())
-		parts.add(s, lo, err)
+		size := hi - lo
+		if ev.Needs().Instant {
+			size = 1
+		}
+		for ; lo < hi; lo += size {
+			part := roots.slice(lo, min(lo+size, hi), store.Env().Spec().NumActions)
+			s, err := begin(store, part, &cfg, params, ev.Needs())
+			parts.add(s, lo, err)
+		}
 	}
 	if n == 0 {
 		return nil

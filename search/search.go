@@ -47,6 +47,8 @@ type Search struct {
 	stride  int // slots of a tree: simulations + 1
 
 	active []int32 // rows that aren't done
+	fresh  []bool  // [B] the root waits for its evaluation
+	round  uint64  // how often Advance was called: each search draws its own noise
 	errs   []error // [B] why a row was given up
 	turns  []int32 // [B * stride] the player to move at each node
 	stats  Stats
@@ -54,21 +56,22 @@ type Search struct {
 	leaves  leaves
 	picked  []tree.Leaf // memory of one tree's Select
 	waiting bool        // Select was called, Expand wasn't
-	begun   bool        // the roots were evaluated
 	closed  bool
 }
 
-// leaves is the memory of a step: all leaves, and those to be evaluated, which come first.
+// leaves is the memory of a step. The roots that wait for an evaluation come first, then the leaves,
+// which the simulator must step to.
 type leaves struct {
 	row      []int32
 	leaf     []tree.Leaf
-	parent   []int32 // slots
 	slot     []int32
+	roots    int     // how many of these are roots
+	parent   []int32 // of the leaves alone, as the next four: slots
 	action   []int32
 	outcome  []envs.Outcome
 	turn     []int32
 	discount []float32
-	order    []int32 // indices of the leaves to evaluate
+	order    []int32 // which of all are to be evaluated
 	batch    evaluator.Batch
 	out      evaluator.Output
 }
@@ -121,7 +124,7 @@ func begin(
 		s.block.Release()
 		return nil, err
 	}
-	s.turns, s.errs = make([]int32, n*s.stride), make([]error, n)
+	s.turns, s.errs, s.fresh = make([]int32, n*s.stride), make([]error, n), make([]bool, n)
 	s.trees = make([]*tree.Tree, n)
 	for i := range s.trees {
 		s.trees[i] = trees.Get().(*tree.Tree)
@@ -129,21 +132,28 @@ func begin(
 	}
 	s.leaves.reserve(n*cfg.LeavesPerStep, s.env, needs)
 	s.picked = make([]tree.Leaf, cfg.LeavesPerStep)
-	s.openRoots(slots)
+	rows := make([]int32, n)
+	for i := range rows {
+		rows[i] = int32(i)
+	}
+	s.openRoots(rows, slots)
 	return s, nil
 }
 
-// openRoots sets up the rows: those whose root has ended are done.
-func (s *Search) openRoots(slots []int32) {
+// openRoots sets up rows whose root states are new: a root that has ended is done, others wait for
+// their evaluation.
+func (s *Search) openRoots(rows, slots []int32) {
 	a := s.block.Arena
 	mask := make([]bool, len(slots)*s.actions)
 	a.Mask(slots, mask)
 	turn := make([]int32, len(slots))
 	a.ToPlay(slots, turn)
-	for row, slot := range slots {
-		s.turns[slot] = turn[row]
-		if hasTrue(mask[row*s.actions : (row+1)*s.actions]) {
-			s.active = append(s.active, int32(row))
+	for i, slot := range slots {
+		row := rows[i]
+		s.turns[slot] = turn[i]
+		if hasTrue(mask[i*s.actions : (i+1)*s.actions]) {
+			s.active = append(s.active, row)
+			s.fresh[row] = true
 			continue
 		}
 		s.trees[row].SetRoot(&tree.RootInput{Terminal: true})

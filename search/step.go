@@ -21,11 +21,9 @@ func (s *Search) Select() (batch *evaluator.Batch, err error) {
 		return nil, fmt.Errorf("%w: Select before Expand", ErrOrder)
 	}
 	s.leaves.clear()
-	if !s.begun {
-		s.selectRoots()
-	}
 	for len(s.leaves.order) == 0 && len(s.active) > 0 {
 		s.leaves.clear()
+		s.selectRoots()
 		s.selectLeaves()
 		s.stepLeaves()
 		s.dropDone()
@@ -40,21 +38,28 @@ func (l *leaves) clear() {
 	l.parent, l.slot, l.action = l.parent[:0], l.slot[:0], l.action[:0]
 }
 
-// selectRoots makes the roots the leaves.
+// selectRoots gathers the roots that wait for an evaluation.
 func (s *Search) selectRoots() {
 	l := &s.leaves
-	for i, row := range s.active {
+	for _, row := range s.active {
+		if !s.fresh[row] {
+			continue
+		}
+		l.order = append(l.order, int32(len(l.row)))
 		l.row = append(l.row, row)
 		l.leaf = append(l.leaf, tree.Leaf{Node: tree.Root})
 		l.slot = append(l.slot, row*int32(s.stride))
-		l.order = append(l.order, int32(i))
 	}
+	l.roots = len(l.row)
 }
 
 // selectLeaves asks every active tree for leaves.
 func (s *Search) selectLeaves() {
 	l, stride := &s.leaves, int32(s.stride)
 	for _, row := range s.active {
+		if s.fresh[row] {
+			continue
+		}
 		n := s.trees[row].Select(s.picked)
 		for _, leaf := range s.picked[:n] {
 			l.row = append(l.row, row)
@@ -69,22 +74,23 @@ func (s *Search) selectLeaves() {
 // stepLeaves steps the simulator to the leaves. Those where the game ended are backed up at once.
 func (s *Search) stepLeaves() {
 	l, a := &s.leaves, s.block.Arena
-	n := len(l.leaf)
-	a.Step(l.parent, l.slot, l.action, l.outcome)
-	a.ToPlay(l.slot, l.turn)
+	slots := l.slot[l.roots:]
+	n := len(slots)
+	a.Step(l.parent, slots, l.action, l.outcome)
+	a.ToPlay(slots, l.turn)
 	if s.env.Capabilities().Discounts {
-		a.Discount(l.slot, l.discount)
+		a.Discount(slots, l.discount)
 	} else {
 		s.discounts(n)
 	}
 	for i := range n {
-		o := &l.outcome[i]
-		s.turns[l.slot[i]] = l.turn[i]
+		o, at := &l.outcome[i], l.roots+i
+		s.turns[slots[i]] = l.turn[i]
 		if !o.Terminated {
-			l.order = append(l.order, int32(i))
+			l.order = append(l.order, int32(at))
 			continue
 		}
-		s.trees[l.row[i]].Apply(l.leaf[i], &tree.Evaluation{
+		s.trees[l.row[at]].Apply(l.leaf[at], &tree.Evaluation{
 			Reward: o.Reward, Discount: l.discount[i], Ended: true,
 		})
 	}
@@ -142,7 +148,7 @@ func (s *Search) fillBatch() {
 	if s.needs.States {
 		b.Arena = a
 		for i, at := range l.order {
-			b.Seeds[i] = rng.Derive(s.roots.Seeds[l.row[at]], streamLeaf, uint64(l.leaf[at].Node))
+			b.Seeds[i] = rng.Derive(s.seed(l.row[at]), streamLeaf, uint64(l.leaf[at].Node))
 		}
 	}
 	s.stats.Evaluations += b.N
@@ -182,7 +188,6 @@ func (s *Search) Expand(logits, values []float32) error {
 		}
 		s.apply(row, at, &v)
 	}
-	s.begun = true
 	s.dropDone()
 	return nil
 }
@@ -190,12 +195,16 @@ func (s *Search) Expand(logits, values []float32) error {
 // apply expands a leaf, or sets up a root.
 func (s *Search) apply(row, at int32, v *tree.Evaluation) {
 	l := &s.leaves
-	if !s.begun {
-		s.setRoot(row, v)
+	if int(at) < l.roots {
+		in := s.rootInput(row, v.Legal)
+		in.Logits, in.Value = v.Logits, v.Value
+		s.trees[row].SetRoot(in)
+		s.fresh[row] = false
 		return
 	}
-	o := &l.outcome[at]
-	v.Reward, v.Discount, v.Ended = o.Reward, l.discount[at], o.Truncated
+	i := int(at) - l.roots
+	o := &l.outcome[i]
+	v.Reward, v.Discount, v.Ended = o.Reward, l.discount[i], o.Truncated
 	s.trees[row].Apply(l.leaf[at], v)
 }
 
@@ -219,10 +228,18 @@ func checkAnswer(logits []float32, value float32) error {
 	return nil
 }
 
-// setRoot gives a tree its root: the evaluator's answer, noise and masks.
-func (s *Search) setRoot(row int32, v *tree.Evaluation) {
-	in := tree.RootInput{Logits: v.Logits, Value: v.Value, Legal: v.Legal}
-	seed := s.roots.Seeds[row]
+// seed returns what a row draws from in this round.
+func (s *Search) seed(row int32) uint64 {
+	if s.round == 0 {
+		return s.roots.Seeds[row]
+	}
+	return rng.Derive(s.roots.Seeds[row], s.round)
+}
+
+// rootInput returns a root's masks and noise.
+func (s *Search) rootInput(row int32, legal []bool) *tree.RootInput {
+	in := &tree.RootInput{Legal: legal}
+	seed := s.seed(row)
 	if s.roots.Invalid != nil {
 		in.Invalid = rowPart(s.roots.Invalid, int(row), s.actions)
 	}
@@ -230,9 +247,9 @@ func (s *Search) setRoot(row int32, v *tree.Evaluation) {
 		in.Gumbel = s.rootGumbel(row, seed)
 	} else if s.cfg.Policy != tree.UCT && s.cfg.DirichletFraction > 0 {
 		in.Fraction = s.cfg.DirichletFraction
-		in.Dirichlet = s.dirichlet(row, seed, v.Legal, in.Invalid)
+		in.Dirichlet = s.dirichlet(row, seed, legal, in.Invalid)
 	}
-	s.trees[row].SetRoot(&in)
+	return in
 }
 
 // dirichlet returns a row's noise, over the actions that may be chosen.

@@ -19,7 +19,7 @@ var codes = []struct {
 	err  error
 }{
 	{3, statestore.ErrStale}, {4, statestore.ErrForeign}, {5, statestore.ErrBudget},
-	{6, statestore.ErrAction}, {7, pool.ErrEnvID}, {8, pool.ErrBusy}, {9, pool.ErrNothing},
+	{6, statestore.ErrAction}, {6, search.ErrAction}, {7, pool.ErrEnvID}, {8, pool.ErrBusy}, {9, pool.ErrNothing},
 	{10, pool.ErrTimeout}, {11, pool.ErrClosed}, {11, statestore.ErrClosed}, {11, search.ErrClosed},
 	{12, pool.ErrEnded}, {13, pool.ErrNotStarted}, {14, envs.ErrBadState}, {15, search.ErrEvaluator},
 	{17, envs.ErrUnknownEnv}, {2, envs.ErrKeyword}, {19, search.ErrOrder}, {1, pool.ErrConfig},

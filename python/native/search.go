@@ -215,6 +215,17 @@ func azs_search_expand(a *C.azs_step) C.int32_t {
 	})
 }
 
+//export azs_search_advance
+func azs_search_advance(a *C.azs_step) C.int32_t {
+	return call(&a.status, func() error {
+		s, err := handleOf[*nativeSearch](a.search, "search")
+		if err != nil {
+			return err
+		}
+		return s.Advance(slice[int32](a.actions, int(a.n)))
+	})
+}
+
 //export azs_search_result
 func azs_search_result(a *C.azs_result) C.int32_t {
 	return call(&a.status, func() error {

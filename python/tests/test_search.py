@@ -63,6 +63,30 @@ def test_evaluator_arrays(make):
         assert np.array_equal(want.visits, got.visits)
 
 
+def test_advance(make):
+    pool, ids = roots(make, n=4)
+    seen = []
+
+    def counted(obs, mask):
+        seen.append(len(mask))
+        return uniform(obs, mask)
+
+    with azserve.Search(pool, ids, num_simulations=64, policy="alphazero", seed=1) as s:
+        for ply in range(5):
+            while (leaves := s.select()) is not None:
+                s.expand(*counted(leaves.obs, leaves.action_mask))
+            r = s.result()
+            assert (r.visits.sum(1) == 64).all()
+            with pytest.raises(azserve.ActionError, match="row 1: action 9"):
+                s.advance([0, 9, 0, 0])
+            s.advance(r.action)
+            if ply == 0:
+                assert sum(seen) == 4 * 65
+                seen.clear()
+    assert sum(seen) < 4 * 4 * 60, "nothing was kept"
+    assert pool.stats()["reserved_states"] == 0
+
+
 def test_bad_evaluators(make):
     pool, ids = roots(make)
     for bad, text in [

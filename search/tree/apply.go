@@ -34,7 +34,7 @@ func (t *Tree) Apply(l Leaf, v *Evaluation) {
 	// A node evaluated once more, at MaxDepth, falls back to its raw value and counts a visit (mctx).
 	n.raw = v.Value
 	n.visits++
-	n.sum = float64(v.Value) * float64(n.visits)
+	n.sum, n.mean = float64(v.Value)*float64(n.visits), v.Value
 	t.leaves--
 	t.done++
 	t.propagate(l.Node, v.Value)
@@ -118,8 +118,7 @@ func uniform(priors []float32, legal []bool) {
 // backUp counts one more visit of a terminal node and backs its value up.
 func (t *Tree) backUp(i int32, raw, value float32) {
 	n := &t.nodes[i]
-	n.visits++
-	n.sum += float64(raw)
+	n.add(raw)
 	t.done++
 	t.propagate(i, value)
 }
@@ -133,10 +132,9 @@ func (t *Tree) propagate(i int32, value float32) {
 		p := &t.nodes[n.parent]
 		e, l := &t.hot[p.first+n.via], &t.cold[p.first+n.via]
 		value = l.reward + l.discount*value
-		p.sum += float64(value)
-		p.visits++
+		p.add(value)
 		p.inFlight--
-		e.q = l.reward + l.discount*n.value()
+		e.q = l.reward + l.discount*n.mean
 		e.visits++
 		e.inFlight--
 		i = n.parent

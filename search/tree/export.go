@@ -54,18 +54,14 @@ func (t *Tree) exportNode(x *Export, i int32) {
 		n := &t.nodes[i]
 		x.NodeVisits[i], x.NodeRawValues[i] = n.visits, n.raw
 		x.Parents[i], x.Terminal[i] = n.parent, n.kind == terminal
-		if n.visits > 0 {
-			x.NodeValues[i] = n.value()
-		}
+		x.NodeValues[i] = n.mean
 		for k, e := range t.edges(n) {
 			l := &t.cold[n.first+int32(k)]
 			at := int(i)*t.actions + int(l.action)
 			x.ActionFromParent[l.child] = l.action
 			x.ChildrenIndex[at], x.ChildrenVisits[at] = l.child, e.visits
 			x.ChildrenRewards[at], x.ChildrenDiscounts[at] = l.reward, l.discount
-			if c := &t.nodes[l.child]; c.visits > 0 {
-				x.ChildrenValues[at] = c.value()
-			}
+			x.ChildrenValues[at] = t.nodes[l.child].mean
 			stack = append(stack, l.child)
 		}
 	}
@@ -74,7 +70,7 @@ func (t *Tree) exportNode(x *Export, i int32) {
 // InFlight returns the number of leaves that were selected and not applied, and the sum of all
 // in-flight counts in the tree: both are 0 between steps.
 func (t *Tree) InFlight() (leaves, counts int) {
-	for i := range t.started + 1 {
+	for i := range t.kept + t.started + 1 {
 		n := &t.nodes[i]
 		if i > 0 && !t.uses(int32(i)) {
 			continue
@@ -88,13 +84,12 @@ func (t *Tree) InFlight() (leaves, counts int) {
 }
 
 // uses says that a node number was given to a node: a simulation that ended in an older node leaves
-// its number unused.
+// its number unused, and Reroot may have dropped a node's edge.
 func (t *Tree) uses(i int32) bool {
-	p := t.nodes[i].parent
-	if p < 0 || p >= i {
+	c := &t.nodes[i]
+	if c.parent < 0 {
 		return false
 	}
-	n := &t.nodes[p]
-	via := t.nodes[i].via
-	return via >= 0 && via < n.count && t.cold[n.first+via].child == i
+	n := &t.nodes[c.parent]
+	return c.via < n.count && t.cold[n.first+c.via].child == i
 }

@@ -173,7 +173,7 @@ func TestGoldenQTransforms(t *testing.T) {
 			priors := make([]float32, a)
 			tr := &Tree{actions: a}
 			tr.setPriors(priors, c.ChildrenPriorLogits, nil)
-			n := &node{sum: c.NodeValue, visits: 1, raw: c.NodeRawValue}
+			n := &node{mean: float32(c.NodeValue), visits: 1, raw: c.NodeRawValue}
 			var edges []edge
 			for i, v := range c.ChildrenVisits {
 				if v > 0 {

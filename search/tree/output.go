@@ -30,7 +30,7 @@ func (t *Tree) Output(out *Output, temperature float32, gumbel []float32) {
 			out.QValues[a] = e.q
 		}
 	}
-	out.Action, out.Value = 0, n.value()
+	out.Action, out.Value = 0, n.mean
 	clear(out.Weights)
 	if n.kind == terminal {
 		return
@@ -102,14 +102,15 @@ func (r *root) illegal(a int) bool { return math.IsInf(float64(r.logits[a]), -1)
 func (t *Tree) bestConsidered(n *node) int32 {
 	edges := t.edges(n)
 	most := int32(0)
+	since := func(k int) int32 { return edges[k].visits - t.root.before[t.cold[n.first+int32(k)].action] }
 	for k := range edges {
-		most = max(most, edges[k].visits)
+		most = max(most, since(k))
 	}
 	f := t.transform(n, edges)
 	best, action := vecmath.NegInf, int32(0)
 	for k := range edges {
 		e := &edges[k]
-		if e.visits != most {
+		if since(k) != most {
 			continue
 		}
 		a := t.cold[n.first+int32(k)].action

@@ -27,13 +27,13 @@ func (t *Tree) transform(n *node, edges []edge) affine {
 	c := &t.cfg.Config
 	switch c.QTransform {
 	case ByParentAndSiblings:
-		low, high := qRange(n.value(), edges)
+		low, high := qRange(n.mean, edges)
 		return affine{low, 1 / max(high-low, c.Epsilon), 0}
 	case ByMinMax:
 		return affine{c.MinValue, 1 / (c.MaxValue - c.MinValue), 0}
 	case ByRange:
 		f := affine{low: c.MinValue, scale: 1 / (c.MaxValue - c.MinValue)}
-		f.unvisited = f.of(n.value())
+		f.unvisited = f.of(n.mean)
 		if c.FPUReduction > 0 {
 			f.unvisited -= c.FPUReduction * float32(math.Sqrt(float64(max(0, 1-n.rest))))
 		}
@@ -47,8 +47,16 @@ func (t *Tree) transform(n *node, edges []edge) affine {
 func qRange(value float32, edges []edge) (low, high float32) {
 	low, high = value, value
 	for i := range edges {
-		if e := &edges[i]; e.visits > 0 {
-			low, high = min(low, e.q), max(high, e.q)
+		e := &edges[i]
+		if e.visits == 0 {
+			continue
+		}
+		// Plain comparisons: the built-in min and max take care of NaN, which can't be here.
+		if e.q < low {
+			low = e.q
+		}
+		if e.q > high {
+			high = e.q
 		}
 	}
 	return low, high

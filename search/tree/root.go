@@ -28,15 +28,21 @@ type RootInput struct {
 	Terminal bool // the game is over here: no simulation is done
 }
 
-// SetRoot begins the search. Call it once after Reset.
+// SetRoot begins the search. Call it once after Reset, or after an Advance that kept nothing.
 func (t *Tree) SetRoot(in *RootInput) {
 	n := &t.nodes[Root]
-	*n = node{sum: float64(in.Value), visits: 1, raw: in.Value, parent: NoParent, kind: open}
+	*n = node{sum: float64(in.Value), mean: in.Value, visits: 1, raw: in.Value, parent: NoParent, kind: open}
 	t.setRootLogits(in)
 	if in.Terminal {
 		n.kind = terminal
 		return
 	}
+	t.openRoot(in)
+}
+
+// openRoot computes the root's priors and what selection at the root needs. Edges that are there
+// already keep their statistics.
+func (t *Tree) openRoot(in *RootInput) {
 	r := &t.root
 	r.key, r.stuck = nil, false
 	valid := 0
@@ -56,6 +62,13 @@ func (t *Tree) SetRoot(in *RootInput) {
 		if bad {
 			priors[a] = priorIllegal
 		}
+	}
+	n := &t.nodes[Root]
+	for k := range t.edges(n) {
+		e, a := &t.hot[n.first+int32(k)], t.cold[n.first+int32(k)].action
+		e.prior = max(priors[a], 0)
+		e.share = e.prior / float32(1+e.visits)
+		priors[a] = priorVisited
 	}
 	if t.cfg.Policy == Gumbel {
 		t.setGumbel(in.Gumbel, valid)
@@ -162,7 +175,13 @@ func (t *Tree) setGumbel(noise []float32, valid int) {
 		r.key[a] = max(lowScore, g+(l-top))
 	}
 	considered := min(t.cfg.MaxNumConsidered, valid)
-	r.halving = appendHalving(r.halving[:0], considered, t.cfg.NumSimulations)
+	r.halving = appendHalving(r.halving[:0], considered, t.budget)
+	r.before = grow(r.before, t.actions)
+	clear(r.before)
+	n := &t.nodes[Root]
+	for k, e := range t.edges(n) {
+		r.before[t.cold[n.first+int32(k)].action] = e.visits
+	}
 }
 
 // lowScore is the least score of an action that is considered (mctx).

@@ -19,7 +19,7 @@ type Leaf struct {
 func (t *Tree) Select(out []Leaf) int {
 	count := 0
 	limit := min(len(out), t.cfg.LeavesPerStep-t.leaves)
-	for count < limit && t.started < t.cfg.NumSimulations && t.nodes[Root].kind == open {
+	for count < limit && t.started < t.budget && t.nodes[Root].kind == open {
 		leaf, kind := t.descend()
 		switch kind {
 		case foundLeaf:
@@ -55,18 +55,18 @@ func (t *Tree) descend() (Leaf, arrival) {
 		e, l := &t.hot[n.first+k], &t.cold[n.first+k]
 		child := &t.nodes[l.child]
 		if child.kind == pending {
-			t.land(at, -1)
+			t.land(at)
 			return Leaf{}, collision
 		}
 		n.inFlight++
-		e.inFlight++
+		e.enter()
 		if child.kind == terminal {
-			t.started++
+			t.skipNumber()
 			t.backUp(l.child, child.raw, child.raw)
 			return Leaf{}, backedUp
 		}
 		if depth == t.cfg.MaxDepth {
-			t.started++
+			t.skipNumber()
 			t.depth = max(t.depth, depth)
 			return Leaf{Parent: at, Action: l.action, Node: l.child}, foundLeaf
 		}
@@ -74,26 +74,34 @@ func (t *Tree) descend() (Leaf, arrival) {
 	}
 }
 
+// skipNumber counts a simulation that makes no node: its number stays unused, as in mctx.
+func (t *Tree) skipNumber() {
+	t.started++
+	t.nodes[t.kept+t.started] = node{parent: NoParent, via: -1}
+}
+
 // newLeaf gives node i a child for its best unvisited action.
 func (t *Tree) newLeaf(i int32) Leaf {
 	t.started++
-	child := int32(t.started)
+	child := int32(t.kept + t.started)
 	action := t.nodes[i].next
 	k := t.addEdge(i, child)
 	t.nodes[child] = node{parent: i, via: k, kind: pending}
 	n := &t.nodes[i]
 	n.inFlight++
-	t.hot[n.first+k].inFlight++
+	t.hot[n.first+k].enter()
 	return Leaf{Parent: i, Action: action, Node: child}
 }
 
-// land takes a walk's in-flight counts back, from the edge into node i upwards: by is -1.
-func (t *Tree) land(i, by int32) {
+// land takes a walk's in-flight counts back, from the edge into node i upwards.
+func (t *Tree) land(i int32) {
 	for i != Root {
 		n := &t.nodes[i]
 		p := &t.nodes[n.parent]
-		t.hot[p.first+n.via].inFlight += by
-		p.inFlight += by
+		e := &t.hot[p.first+n.via]
+		e.inFlight--
+		e.share = e.prior / float32(1+e.visits+e.inFlight)
+		p.inFlight--
 		i = n.parent
 	}
 }
@@ -144,7 +152,7 @@ func (t *Tree) choosePUCT(n *node) int32 {
 	}
 	for k := range edges {
 		e := &edges[k]
-		s := c*e.prior/float32(e.visits+e.inFlight+1) + f.ofEdge(e)
+		s := c*e.share + f.ofEdge(e)
 		if s < best {
 			continue
 		}
@@ -160,17 +168,17 @@ func (t *Tree) choosePUCT(n *node) int32 {
 func (t *Tree) chooseConsidered(n *node) int32 {
 	edges := t.edges(n)
 	considered := t.root.halving[t.started]
-	if considered == 0 && n.next >= 0 {
-		return -1 // the unvisited share their Q: the best of them is known
-	}
 	f := t.transform(n, edges)
 	best, at, action := vecmath.NegInf, int32(0), int32(0)
+	if considered == 0 && n.next >= 0 { // the unvisited share their Q: the best of them is known
+		best, at, action = max(lowScore, t.root.key[n.next]+f.unvisited), -1, n.next
+	}
 	for k := range edges {
 		e := &edges[k]
-		if e.visits+e.inFlight != considered {
+		a := t.cold[n.first+int32(k)].action
+		if e.visits+e.inFlight-t.root.before[a] != considered {
 			continue
 		}
-		a := t.cold[n.first+int32(k)].action
 		if s := t.considered(e, f, a); s > best || (s == best && a < action) {
 			best, at, action = s, int32(k), a
 		}

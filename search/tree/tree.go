@@ -7,10 +7,11 @@ const (
 	Unvisited = int32(-1) // an action without a child
 )
 
-// node is one position. 64 bytes.
+// node is one position.
 type node struct {
 	sum      float64 // of the values backed up through here, the node's own raw value once included
-	visits   int32   // how many values: the value is sum/visits
+	mean     float32 // sum/visits: the node's value
+	visits   int32   // how many values
 	inFlight int32   // simulations that passed and aren't backed up yet
 	parent   int32
 	via      int32 // which of the parent's edges leads here, counted from the parent's first
@@ -35,12 +36,19 @@ const (
 	terminal             // the game ends here: never expanded, its value is raw
 )
 
-// edge is what a selection reads of a visited action. 16 bytes: four a cache line.
+// edge is what a selection reads of a visited action. 20 bytes.
 type edge struct {
 	q        float32 // reward + discount * value of the child; 0 before the first visit is backed up
+	share    float32 // prior / (1 + visits + inFlight), kept up to date so that no selection divides
 	prior    float32
 	visits   int32
 	inFlight int32
+}
+
+// enter counts one more simulation in flight through an edge.
+func (e *edge) enter() {
+	e.inFlight++
+	e.share = e.prior / float32(1+e.visits+e.inFlight)
 }
 
 // link is the rest of an edge.
@@ -57,6 +65,8 @@ type Tree struct {
 	nodes   []node
 	hot     []edge // edges of all nodes
 	cold    []link // parallel to hot
+	kept    int    // nodes that Advance kept below the root; simulation i makes node kept+i
+	budget  int    // simulations to do: NumSimulations less the visits that Advance kept
 	started int    // simulations begun
 	done    int    // simulations backed up
 	leaves  int    // in flight
@@ -69,6 +79,11 @@ type Tree struct {
 	root   root
 	depth  int       // of the deepest leaf
 	scores []float32 // [A] memory of Output
+
+	// Memory of Advance: new numbers by old ones, and the other half of the edges.
+	names     []int32
+	spareHot  []edge
+	spareCold []link
 }
 
 const (
@@ -83,6 +98,7 @@ type root struct {
 	key     []float32 // [A] Gumbel: noise + logit, what the unvisited are ranked by; else nil
 	keys    []float32 // memory of key
 	halving []int32   // Gumbel: visits that simulation i considers
+	before  []int32   // [A] Gumbel: visits that Advance kept; halving counts those since
 	stuck   bool      // every action is masked by the caller: mctx then takes action 0
 }
 
@@ -91,6 +107,7 @@ type root struct {
 func (t *Tree) Reset(p *Params, actions int) {
 	t.cfg, t.actions = p, actions
 	t.hot, t.cold = t.hot[:0], t.cold[:0]
+	t.kept, t.budget = 0, p.NumSimulations
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
 	n := p.NumSimulations + 1
 	t.nodes = grow(t.nodes, n)
@@ -112,7 +129,7 @@ func grow[T any](x []T, n int) []T {
 }
 
 // Done says that all simulations are done.
-func (t *Tree) Done() bool { return t.done >= t.cfg.NumSimulations || t.nodes[Root].kind == terminal }
+func (t *Tree) Done() bool { return t.done >= t.budget || t.nodes[Root].kind == terminal }
 
 // Started says that SetRoot was called since Reset.
 func (t *Tree) Started() bool { return t.nodes[Root].visits > 0 }
@@ -126,8 +143,12 @@ func (t *Tree) Simulations() int { return t.done }
 // Depth returns the depth of the deepest leaf so far, in edges from the root.
 func (t *Tree) Depth() int { return t.depth }
 
-// value returns a node's mean value.
-func (n *node) value() float32 { return float32(n.sum / float64(n.visits)) }
+// add takes a value into a node's mean.
+func (n *node) add(value float32) {
+	n.visits++
+	n.sum += float64(value)
+	n.mean = float32(n.sum / float64(n.visits))
+}
 
 // edges returns the visited edges of a node.
 func (t *Tree) edges(n *node) []edge { return t.hot[n.first : n.first+n.count] }

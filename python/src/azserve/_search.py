@@ -308,6 +308,25 @@ class Search:
         _native.call(lib.azs_search_expand, block)
         self._waiting = 0
 
+    def advance(self, actions: ArrayLike) -> None:
+        """Play an action in every row and keep what the search knows of the position after it.
+
+        ``select`` then goes on as in a new search. The visits that are kept count: each root ends with
+        ``num_simulations`` visits either way, so fewer states are evaluated. Noise is drawn anew, and
+        ``invalid_actions`` and noise that were given no longer hold.
+
+        Args:
+            actions: One action a row [B], such as ``result().action``. Rows that have ended stay.
+
+        Raises:
+            ActionError: An action is out of range or illegal; nothing was changed.
+        """
+        a = _arrays.int32("actions", actions)
+        block = self._step
+        block.c.n = len(a)
+        block.c.actions = _native.pointer("int32_t *", a)
+        _native.call(lib.azs_search_advance, block)
+
     def result(self) -> SearchResult:
         """Return the answer as it stands; of a finished search, or of what was simulated so far.
 

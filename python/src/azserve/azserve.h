@@ -95,6 +95,7 @@ typedef struct {
 	azs_rows rows;
 	const float *logits; /* [n, num_actions]; NULL: all equal */
 	const float *value;  /* [n] */
+	const int32_t *actions; /* advance: [n], one a row */
 } azs_step;
 
 typedef struct {
@@ -142,6 +143,7 @@ int32_t azs_search_run(azs_search *a, azs_result *r);
 int32_t azs_search_open(azs_search *a);
 int32_t azs_search_select(azs_step *a);
 int32_t azs_search_expand(azs_step *a);
+int32_t azs_search_advance(azs_step *a);
 int32_t azs_search_result(azs_result *a);
 int32_t azs_search_tree(azs_tree *a);
 int32_t azs_search_close(azs_text *a);

@@ -1,0 +1,142 @@
+package tree
+
+import "github.com/azserve/azserve/internal/vecmath"
+
+// Advance makes the child of an action the root and forgets the rest of the tree. The kept part has
+// the statistics it had. It calls moved for each kept node in rising order with its old and its new
+// number (the new one is never larger), so that the caller can move the states.
+//
+// It returns false if there is nothing to keep, because the child was never visited or is an end;
+// the tree is then empty, and SetRoot begins anew. Else the search goes on with Reroot.
+//
+// The budget counts the visits that are kept: so many fewer simulations are left to do, as with
+// KataGo's maxVisits, and the memory of the first search is enough for every later one.
+func (t *Tree) Advance(action int32, moved func(from, to int32)) bool {
+	child := t.childOf(action)
+	if child < 0 || t.nodes[child].kind != open {
+		t.Reset(t.cfg, t.actions)
+		return false
+	}
+	names := t.keep(child, moved)
+	t.compactEdges(names)
+	root := &t.nodes[Root]
+	root.parent, root.via = NoParent, 0
+	t.kept = len(names) - 1
+	t.budget = max(0, t.cfg.NumSimulations-int(root.visits-1))
+	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
+	return true
+}
+
+// childOf returns the root's child of an action, Unvisited if there is none.
+func (t *Tree) childOf(action int32) int32 {
+	n := &t.nodes[Root]
+	for k := range t.edges(n) {
+		if l := &t.cold[n.first+int32(k)]; l.action == action {
+			return l.child
+		}
+	}
+	return Unvisited
+}
+
+// keep moves the nodes below and including root to the front, in their order, and returns their old
+// numbers. Their edges still name old numbers.
+func (t *Tree) keep(root int32, moved func(from, to int32)) []int32 {
+	t.names = grow(t.names, len(t.nodes))
+	for i := range t.names {
+		t.names[i] = Unvisited
+	}
+	t.names[root] = 0
+	order := []int32{root}
+	last := int32(t.kept + t.started)
+	for i := root + 1; i <= last; i++ {
+		if !t.uses(i) || t.names[t.nodes[i].parent] == Unvisited {
+			continue
+		}
+		t.names[i] = int32(len(order))
+		order = append(order, i)
+	}
+	for to, from := range order {
+		n := t.nodes[from]
+		if n.parent >= 0 {
+			n.parent = t.names[n.parent]
+		}
+		t.nodes[to] = n
+		copy(t.priors(int32(to)), t.priors(from))
+		if len(t.logits) > 0 {
+			a := t.actions
+			copy(t.logits[to*a:(to+1)*a], t.logits[int(from)*a:(int(from)+1)*a])
+		}
+		moved(from, int32(to))
+	}
+	return order
+}
+
+// compactEdges moves the edges of the kept nodes together and renames their children.
+func (t *Tree) compactEdges(order []int32) {
+	hot, cold := t.spareHot[:0], t.spareCold[:0]
+	for i := range order {
+		n := &t.nodes[i]
+		first := int32(len(hot))
+		hot = append(hot, t.edges(n)...)
+		for _, l := range t.cold[n.first : n.first+n.count] {
+			l.child = t.names[l.child]
+			cold = append(cold, l)
+		}
+		n.first, n.room = first, n.count
+	}
+	t.spareHot, t.spareCold = t.hot, t.cold
+	t.hot, t.cold = hot, cold
+}
+
+// Reroot begins the next search after an Advance that kept something: noise and masks of the new root
+// are mixed into its prior anew. Only the fields Legal (as the simulator says), Invalid, Dirichlet,
+// Fraction and Gumbel are read; logits and value are those that the node had. An action that Invalid
+// masks loses its visits, and the root's value is then that of what is left.
+func (t *Tree) Reroot(in *RootInput) {
+	logits := make([]float32, t.actions)
+	t.priorLogits(logits)
+	with := *in
+	with.Logits = logits
+	t.setRootLogits(&with)
+	t.dropInvalid()
+	t.openRoot(&with)
+}
+
+// priorLogits writes the logarithm of the root's present prior.
+func (t *Tree) priorLogits(logits []float32) {
+	n := &t.nodes[Root]
+	for a, p := range t.priors(Root) {
+		logits[a] = vecmath.NegInf
+		if p >= 0 {
+			logits[a] = vecmath.Log(max(p, vecmath.Tiny))
+		}
+	}
+	for k, e := range t.edges(n) {
+		logits[t.cold[n.first+int32(k)].action] = vecmath.Log(max(e.prior, vecmath.Tiny))
+	}
+}
+
+// dropInvalid removes the root's edges whose actions may not be chosen, and recounts the root.
+func (t *Tree) dropInvalid() {
+	n := &t.nodes[Root]
+	kept := int32(0)
+	sum, visits := float64(n.raw), int32(1)
+	for k := range n.count {
+		e, l := t.hot[n.first+k], t.cold[n.first+k]
+		if t.root.invalid[l.action] {
+			continue
+		}
+		sum += float64(e.q) * float64(e.visits)
+		visits += e.visits
+		t.hot[n.first+kept], t.cold[n.first+kept] = e, l
+		t.nodes[l.child].via = kept
+		kept++
+	}
+	if kept == n.count {
+		return
+	}
+	n.count, n.visits, n.sum = kept, visits, sum
+	n.mean = float32(sum / float64(visits))
+	t.budget = max(0, t.cfg.NumSimulations-int(visits-1))
+	t.budget = min(t.budget, len(t.nodes)-1-t.kept)
+}
