@@ -101,7 +101,7 @@ func TestSettingsLayers(t *testing.T) {
 		return out
 	}
 	count := func(out string) (n int) {
-		for _, line := range strings.Split(out, "\n") {
+		for line := range strings.SplitSeq(out, "\n") {
 			f := strings.Fields(line)
 			if len(f) == 5 && f[0] != "action" {
 				n += atoi(f[2])

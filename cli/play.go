@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -77,7 +78,7 @@ func (f *playFlags) run(ctx context.Context, in io.Reader, w io.Writer, id strin
 		} else {
 			action, err = f.answer(ctx, b, opponent, state, ply, w)
 		}
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -16,7 +17,7 @@ var ErrOtherEnv = errors.New("envs: states of another environment")
 // owns a slot, and when it is free, is its owner's business (package statestore).
 //
 // Every method takes a whole batch and works in the order given; a panic of the rules in it is
-// raised again as a [*RowPanic], which says how far it came. Methods may run at the same time
+// raised again as a [*RowPanicError], which says how far it came. Methods may run at the same time
 // as long as no slot is written by one and used by another; Grow may run at the same time as
 // anything but Grow. Slots must be below Cap: they come from the arena's owner, not from users.
 type Arena interface {
@@ -66,20 +67,20 @@ type Arena interface {
 	BestActions(slot int32, best []bool)
 }
 
-// RowPanic is a panic of the rules, in row Row of a batch: earlier rows are done, later ones are
+// RowPanicError is a panic of the rules, in row Row of a batch: earlier rows are done, later ones are
 // not. Rules that step whole batches are blamed in row 0 for all.
-type RowPanic struct {
+type RowPanicError struct {
 	Row   int
 	Value any
 	Stack []byte
 }
 
-func (p *RowPanic) Error() string { return fmt.Sprintf("panic in row %d: %v", p.Row, p.Value) }
+func (p *RowPanicError) Error() string { return fmt.Sprintf("panic in row %d: %v", p.Row, p.Value) }
 
 // blame raises a panic again with its row. Use it deferred.
 func blame(row *int) {
 	if v := recover(); v != nil {
-		panic(&RowPanic{*row, v, debug.Stack()})
+		panic(&RowPanicError{*row, v, debug.Stack()})
 	}
 }
 
@@ -116,7 +117,7 @@ func (a *arena[S]) Cap() int    { return len(*a.slabs.Load()) << a.shift }
 
 func (a *arena[S]) Grow(slots int) {
 	old := *a.slabs.Load()
-	slabs := old[:len(old):len(old)]
+	slabs := slices.Clip(old)
 	for len(slabs)<<a.shift < slots {
 		slabs = append(slabs, make([]S, 1<<a.shift))
 	}

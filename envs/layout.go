@@ -43,8 +43,8 @@ func layoutOf[S any]() (layout, bool) {
 func (l *layout) add(t reflect.Type, offset uintptr) bool {
 	switch t.Kind() {
 	case reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); !l.add(f.Type, offset+f.Offset) {
+		for f := range t.Fields() {
+			if !l.add(f.Type, offset+f.Offset) {
 				return false
 			}
 		}

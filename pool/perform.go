@@ -183,7 +183,7 @@ func (w *work) stage(f func(lo, hi int)) {
 			return
 		}
 		row := 0
-		if p, ok := err.Value.(*envs.RowPanic); ok {
+		if p, ok := err.Value.(*envs.RowPanicError); ok {
 			row, err = p.Row, &safe.PanicError{Value: p.Value, Stack: p.Stack}
 		}
 		w.fail(lo+row, err)
@@ -194,7 +194,7 @@ func (w *work) stage(f func(lo, hi int)) {
 // stageRow calls f, which is about row i alone.
 func (w *work) stageRow(i int, f func()) {
 	if err := guarded(f); err != nil {
-		if p, ok := err.Value.(*envs.RowPanic); ok {
+		if p, ok := err.Value.(*envs.RowPanicError); ok {
 			err = &safe.PanicError{Value: p.Value, Stack: p.Stack}
 		}
 		w.fail(i, err)

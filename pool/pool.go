@@ -286,9 +286,10 @@ func (p *Pool) prefersInline() bool {
 		return true
 	case dispatch.Threads:
 		return false
+	default:
+		cost := p.cost.Cost()
+		return cost > 0 && cost*float64(p.cfg.BatchSize) < float64(quick)
 	}
-	cost := p.cost.Cost()
-	return cost > 0 && cost*float64(p.cfg.BatchSize) < float64(quick)
 }
 
 // Quick says that Recv will not wait: it does the outstanding work itself, in about a millisecond

@@ -192,7 +192,7 @@ func (j *job) recover(lo int) {
 		return
 	}
 	row, err := lo, error(safe.NewPanic(v))
-	if p, ok := v.(*envs.RowPanic); ok {
+	if p, ok := v.(*envs.RowPanicError); ok {
 		row, err = lo+p.Row, &safe.PanicError{Value: p.Value, Stack: p.Stack}
 	}
 	j.mu.Lock()

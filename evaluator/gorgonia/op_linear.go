@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash"
 	"hash/fnv"
+	"slices"
 
 	"github.com/chewxy/hm"
 	"gorgonia.org/gorgonia"
@@ -35,7 +36,7 @@ func (o *op) Arity() int { return len(o.inputs) }
 
 // Type is the operation's type, for Gorgonia's inference.
 func (o *op) Type() hm.Type {
-	return hm.NewFnType(append(o.inputs[:len(o.inputs):len(o.inputs)], o.output)...)
+	return hm.NewFnType(append(slices.Clip(o.inputs), o.output)...)
 }
 
 // InferShape is the output's shape.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -129,14 +128,9 @@ func SaveParams(path string, params []Param) error {
 
 // LoadParams reads the float32 arrays of a safetensors file, in the order of their numbers.
 func LoadParams(path string) ([]Param, error) {
-	f, err := os.Open(path)
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrModel, err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", ErrModel, path, err)
 	}
 	params, err := decodeParams(b)
 	if err != nil {

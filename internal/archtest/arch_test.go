@@ -30,7 +30,7 @@ var never = map[string][]string{
 
 // thirdParty lists what each folder may import from elsewhere; "" is every folder.
 var thirdParty = map[string][]string{
-	"pool":               {"github.com/panjf2000/ants/v2"},
+	"pool": {"github.com/panjf2000/ants/v2"},
 	"evaluator/gorgonia": {
 		"gorgonia.org/gorgonia", "gorgonia.org/tensor", "gonum.org/v1/gonum", "github.com/chewxy/hm",
 		"github.com/ebitengine/purego",

@@ -72,9 +72,10 @@ func (d *Dispatcher) Shards(n int) int {
 		return 1
 	case Threads:
 		return max(1, min(n, d.runner.Size()))
+	default:
+		work := float64(n) * d.Cost()
+		return max(1, min(n, d.runner.Size(), int(work/ShardNanos)))
 	}
-	work := float64(n) * d.Cost()
-	return max(1, min(n, d.runner.Size(), int(work/ShardNanos)))
 }
 
 // Run calls f over 0..n-1 in as many shards as pays.

@@ -44,7 +44,7 @@ func codeOf(err error) int {
 		}
 	}
 	var p *safe.PanicError
-	var h errHandle
+	var h handleError
 	switch {
 	case errors.As(err, &p):
 		return codePanic

@@ -55,29 +55,23 @@ func call(s *C.azs_status, f func() error) C.int32_t {
 func handleOf[T any](h C.uint64_t, what string) (obj T, err error) {
 	defer func() {
 		if recover() != nil { // cgo.Handle panics on a number it never gave
-			err = errHandle{what}
+			err = handleError{what}
 		}
 	}()
 	obj, ok := cgo.Handle(h).Value().(T)
 	if !ok {
-		return obj, errHandle{what}
+		return obj, handleError{what}
 	}
 	return obj, nil
 }
 
-// errHandle is a number that is no open object of its kind.
-type errHandle struct{ what string }
+// handleError is a number that is no open object of its kind.
+type handleError struct{ what string }
 
-func (e errHandle) Error() string { return "not an open " + e.what + " (closed already?)" }
+func (e handleError) Error() string { return "not an open " + e.what + " (closed already?)" }
 
-// array returns n elements at an address, nil at address 0.
-func array[T any](at C.uint64_t, n int) []T {
-	if at == 0 {
-		return nil
-	}
-	//nolint:govet // the address is the caller's memory, kept alive by the caller
-	return unsafe.Slice((*T)(unsafe.Pointer(uintptr(at))), n)
-}
+// array returns n elements of a batch's array, nil at NULL.
+func array[T any](at unsafe.Pointer, n int) []T { return slice[T]((*byte)(at), n) }
 
 // slice returns n elements at a C pointer, nil at NULL.
 func slice[T, P any](p *P, n int) []T {

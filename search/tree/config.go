@@ -86,6 +86,7 @@ func Default(p Policy) Config {
 		c.QTransform = ByRange
 	case UCT:
 		c.QTransform, c.PbCInit = ByMinMax, math.Sqrt2
+	case MuZero: // as above
 	}
 	return c
 }

@@ -31,6 +31,7 @@ func withTransform(c Config, q golden.QTransform) Config {
 	case CompletedByMixValue:
 		c.ValueScale, c.MaxvisitInit = q.ValueScale, q.MaxvisitInit
 		c.RescaleValues, c.UseMixedValue = q.RescaleValues, q.UseMixedValue
+	default:
 	}
 	c.Epsilon = q.Epsilon
 	return c

@@ -21,13 +21,13 @@ func (t *Tree) Select(out []Leaf) int {
 	limit := min(len(out), t.cfg.LeavesPerStep-t.leaves)
 	for count < limit && t.started < t.budget && t.nodes[Root].kind == open {
 		leaf, kind := t.descend()
-		switch kind {
-		case foundLeaf:
+		if kind == collision {
+			break
+		}
+		if kind == foundLeaf {
 			out[count] = leaf
 			count++
 			t.leaves++
-		case collision:
-			return count
 		}
 	}
 	return count
@@ -47,7 +47,7 @@ func (t *Tree) descend() (Leaf, arrival) {
 	at := Root
 	for depth := 1; ; depth++ {
 		n := &t.nodes[at]
-		k := t.choose(at, n, depth == 1)
+		k := t.choose(n, depth == 1)
 		if k < 0 {
 			t.depth = max(t.depth, depth)
 			return t.newLeaf(at), foundLeaf
@@ -106,8 +106,8 @@ func (t *Tree) land(i int32) {
 	}
 }
 
-// choose returns which edge of node i to follow, -1 for its best unvisited action.
-func (t *Tree) choose(i int32, n *node, atRoot bool) int32 {
+// choose returns which edge of a node to follow, -1 for its best unvisited action.
+func (t *Tree) choose(n *node, atRoot bool) int32 {
 	switch {
 	case t.cfg.Policy == UCT:
 		return t.chooseUCB(n)

@@ -14,17 +14,17 @@ typedef struct {
 	char *message;       /* out: UTF-8, ends with 0 */
 } azs_status;
 
-/* Where a batch goes: an address for each array, 0 for one that isn't wanted. */
+/* Where a batch goes: an address for each array, NULL for one that isn't wanted. */
 typedef struct {
-	uint64_t env_id;     /* int32[n] */
-	uint64_t reward;     /* float32[n], to the player who moved */
-	uint64_t terminated; /* bool[n] */
-	uint64_t truncated;  /* bool[n] */
-	uint64_t to_play;    /* int32[n], the player to move */
-	uint64_t elapsed;    /* int32[n], steps of the episode */
-	uint64_t mask;       /* bool[n, num_actions] */
-	uint64_t child;      /* int32[n], states that simulate made */
-	uint64_t obs[16];    /* the observation arrays, in the order of the specification */
+	void *env_id;     /* int32[n] */
+	void *reward;     /* float32[n], to the player who moved */
+	void *terminated; /* bool[n] */
+	void *truncated;  /* bool[n] */
+	void *to_play;    /* int32[n], the player to move */
+	void *elapsed;    /* int32[n], steps of the episode */
+	void *mask;       /* bool[n, num_actions] */
+	void *child;      /* int32[n], states that simulate made */
+	void *obs[16];    /* the observation arrays, in the order of the specification */
 } azs_rows;
 
 /* Text in, text out (JSON). If out_len is more than out_cap nothing was written: call again. */
