@@ -5,6 +5,7 @@ package golden
 import (
 	"embed"
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,6 +60,12 @@ type Search struct {
 		Discount    [][]float32 `json:"discount"`
 		PriorLogits [][]float32 `json:"prior_logits"`
 		Value       []float32   `json:"value"`
+
+		// Stochastic: tables over afterstates, and next_state etc. over [afterstate][outcome].
+		NumChance       int         `json:"num_chance"`
+		Afterstate      [][]int32   `json:"afterstate"`
+		ChanceLogits    [][]float32 `json:"chance_logits"`
+		AfterstateValue []float32   `json:"afterstate_value"`
 	} `json:"model"`
 	RootState []int32 `json:"root_state"`
 	Invalid   [][]int `json:"invalid_actions"`
@@ -96,6 +103,7 @@ type Tree struct {
 	ChildrenDiscounts   [][][]float32 `json:"children_discounts"`
 	ChildrenValues      [][][]float32 `json:"children_values"`
 	ChildrenPriorLogits [][][]float32 `json:"children_prior_logits"`
+	IsDecisionNode      [][]int8      `json:"is_decision_node"`
 }
 
 // InvalidRow returns row b of the mask, nil if the case has none.
@@ -113,7 +121,7 @@ func (s *Search) InvalidRow(b int) []bool {
 // Scale returns the largest value of the model, at least 1: errors are measured by it.
 func (s *Search) Scale() float32 {
 	m := float32(1)
-	for _, v := range s.Model.Value {
+	for _, v := range append(slices.Clone(s.Model.Value), s.Model.AfterstateValue...) {
 		m = max(m, v, -v)
 	}
 	return m

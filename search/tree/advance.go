@@ -63,7 +63,7 @@ func (t *Tree) keep(root int32, moved func(from, to int32)) []int32 {
 		t.nodes[to] = n
 		copy(t.priors(int32(to)), t.priors(from))
 		if len(t.logits) > 0 {
-			a := t.actions
+			a := t.stride
 			copy(t.logits[to*a:(to+1)*a], t.logits[int(from)*a:(int(from)+1)*a])
 		}
 		moved(from, int32(to))

@@ -16,7 +16,7 @@ type Evaluation struct {
 	// evaluator's value where only a time limit cut the episode off.
 	Ended bool
 
-	Logits []float32 // [A] prior logits; nil means all equal
+	Logits []float32 // [A] prior logits, of a chance node [Outcomes]; nil means all equal
 	Legal  []bool    // [A] nil means all
 	Value  float32   // from the view of the player to move at the leaf
 }
@@ -51,7 +51,7 @@ func (t *Tree) expand(i int32, n *node, v *Evaluation) {
 	priors := t.priors(i)
 	t.setPriors(priors, v.Logits, v.Legal)
 	if len(t.logits) > 0 {
-		at := t.logits[int(i)*t.actions : (int(i)+1)*t.actions]
+		at := t.logits[int(i)*t.stride : int(i)*t.stride+t.width(i)]
 		clear(at)
 		copy(at, v.Logits)
 		for a := range at {

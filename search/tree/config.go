@@ -18,13 +18,19 @@ const (
 	MuZero Policy = "muzero"
 	// Gumbel is mctx's gumbel_muzero_policy.
 	Gumbel Policy = "gumbel"
+	// Stochastic is mctx's stochastic_muzero_policy: below a decision node come chance nodes, whose
+	// outcomes are visited in proportion to their probabilities (Antonoglou et al. 2022).
+	Stochastic Policy = "stochastic"
 	// UCT is plain UCB1 in the tree (Kocsis and Szepesvari 2006): no prior, unvisited actions first.
 	// With playouts as evaluator it is the reference that others are measured by.
 	UCT Policy = "uct"
 )
 
-// Policies lists the policies in the order of the documentation.
+// Policies lists the policies that search real environments, in the order of the documentation.
 var Policies = []Policy{AlphaZero, MuZero, Gumbel, UCT}
+
+// likeMCTX says that root noise, masks and the final draw are those of mctx's muzero_policy.
+func (p Policy) likeMCTX() bool { return p == MuZero || p == Stochastic }
 
 // QTransform says how Q values enter a score; the names are mctx's qtransform_*.
 type QTransform string
@@ -66,6 +72,7 @@ type Config struct {
 	RescaleValues    bool
 	UseMixedValue    bool    // else the raw value completes the unvisited
 	FPUReduction     float32 // ByRange
+	Outcomes         int     // Stochastic: outcomes of a chance node
 	MaxNumConsidered int     // Gumbel: actions that sequential halving starts from
 
 	KeepLogits bool // remember every node's logits, for Export
@@ -86,7 +93,7 @@ func Default(p Policy) Config {
 		c.QTransform = ByRange
 	case UCT:
 		c.QTransform, c.PbCInit = ByMinMax, math.Sqrt2
-	case MuZero: // as above
+	default: // as above
 	}
 	return c
 }
@@ -104,7 +111,7 @@ func (c *Config) validate() error {
 		lowest = 1
 	}
 	switch {
-	case !slices.Contains(Policies, c.Policy):
+	case c.Policy != Stochastic && !slices.Contains(Policies, c.Policy):
 		return bad("policy", c.Policy, fmt.Sprint("one of ", Policies))
 	case c.NumSimulations < lowest || c.NumSimulations > MaxSimulations:
 		return bad("num_simulations", c.NumSimulations, fmt.Sprintf("%d to %d", lowest, MaxSimulations))
@@ -126,6 +133,8 @@ func (c *Config) validate() error {
 		return bad("maxvisit_init", c.MaxvisitInit, "0 or more")
 	case !(c.FPUReduction >= 0):
 		return bad("fpu_reduction", c.FPUReduction, "0 or more")
+	case c.Policy == Stochastic && c.Outcomes < 1:
+		return bad("outcomes", c.Outcomes, "1 or more")
 	case c.Policy == Gumbel && c.MaxNumConsidered < 1:
 		return bad("max_num_considered_actions", c.MaxNumConsidered, "1 or more")
 	}

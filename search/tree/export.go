@@ -3,7 +3,8 @@ package tree
 import "github.com/azserve/azserve/internal/vecmath"
 
 // Export is one tree as arrays, with the names and the meaning of mctx's Tree. N is
-// num_simulations + 1. Unused nodes are 0, with -1 in Parents, ActionFromParent and ChildrenIndex.
+// num_simulations + 1. With policy Stochastic A is the larger of actions and outcomes, and a chance
+// node's entries are its outcomes. Unused nodes are 0, with -1 in Parents, ActionFromParent and ChildrenIndex.
 type Export struct {
 	NodeVisits       []int32   // [N]
 	NodeValues       []float32 // [N] mean value
@@ -19,17 +20,19 @@ type Export struct {
 	ChildrenPriorLogits []float32 // [N, A] only with Config.KeepLogits; illegal is the least float32
 
 	Terminal []bool // [N] nodes where nothing can be played; not in mctx
+	Chance   []bool // [N] chance nodes (Stochastic)
 }
 
 // Export copies the tree out.
 func (t *Tree) Export() *Export {
-	n, a := len(t.nodes), t.actions
+	n, a := len(t.nodes), t.stride
 	x := &Export{
 		NodeVisits: make([]int32, n), NodeValues: make([]float32, n), NodeRawValues: make([]float32, n),
 		Parents: filled(n), ActionFromParent: filled(n), ChildrenIndex: filled(n * a),
 		ChildrenVisits: make([]int32, n*a), ChildrenRewards: make([]float32, n*a),
 		ChildrenDiscounts: make([]float32, n*a), ChildrenValues: make([]float32, n*a),
 		ChildrenPriorLogits: make([]float32, n*a), Terminal: make([]bool, n),
+		Chance: make([]bool, n),
 	}
 	for i := range t.logits {
 		x.ChildrenPriorLogits[i] = max(t.logits[i], vecmath.InvalidLogit)
@@ -54,10 +57,11 @@ func (t *Tree) exportNode(x *Export, i int32) {
 		n := &t.nodes[i]
 		x.NodeVisits[i], x.NodeRawValues[i] = n.visits, n.raw
 		x.Parents[i], x.Terminal[i] = n.parent, n.kind == terminal
+		x.Chance[i] = n.chance
 		x.NodeValues[i] = n.mean
 		for k, e := range t.edges(n) {
 			l := &t.cold[n.first+int32(k)]
-			at := int(i)*t.actions + int(l.action)
+			at := int(i)*t.stride + int(l.action)
 			x.ActionFromParent[l.child] = l.action
 			x.ChildrenIndex[at], x.ChildrenVisits[at] = l.child, e.visits
 			x.ChildrenRewards[at], x.ChildrenDiscounts[at] = l.reward, l.discount

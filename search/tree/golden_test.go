@@ -14,6 +14,7 @@ func configOf(p Policy, s *golden.Search) Config {
 	if s.Config.MaxDepth != nil {
 		c.MaxDepth = max(1, *s.Config.MaxDepth)
 	}
+	c.Outcomes = s.Model.NumChance
 	if p == Gumbel {
 		c.MaxNumConsidered = s.Config.MaxNumConsidered
 	} else {
@@ -69,6 +70,13 @@ func searchTable(t *testing.T, p Policy, s *golden.Search, b int) (*Tree, []int3
 		require.Equal(t, 1, tr.Select(leaf[:]))
 		l := leaf[0]
 		from := states[l.Parent]
+		if l.Chance {
+			after := m.Afterstate[from][l.Action]
+			states[l.Node] = after
+			tr.Apply(l, &Evaluation{Discount: 1, Logits: m.ChanceLogits[after], Value: m.AfterstateValue[after]})
+			leaves = append(leaves, l.Node)
+			continue
+		}
 		to := m.NextState[from][l.Action]
 		states[l.Node] = to
 		tr.Apply(l, &Evaluation{
@@ -84,7 +92,7 @@ func TestGoldenSearches(t *testing.T) {
 	for _, f := range []struct {
 		file   string
 		policy Policy
-	}{{"muzero_search", MuZero}, {"gumbel_search", Gumbel}} {
+	}{{"muzero_search", MuZero}, {"gumbel_search", Gumbel}, {"stochastic_search", Stochastic}} {
 		for _, s := range golden.Load[golden.Search](t, f.file) {
 			t.Run(f.file+"/"+s.Name, func(t *testing.T) {
 				for b := range s.RootState {
@@ -116,15 +124,26 @@ func checkTree(t *testing.T, want *golden.Tree, x *Export, b int, scale float32)
 	require.Equal(t, want.NodeVisits[b], x.NodeVisits)
 	require.Equal(t, want.Parents[b], x.Parents)
 	require.Equal(t, want.ActionFromParent[b], x.ActionFromParent)
-	require.Equal(t, golden.Flat(want.ChildrenIndex[b]), x.ChildrenIndex)
-	require.Equal(t, golden.Flat(want.ChildrenVisits[b]), x.ChildrenVisits)
+	require.Equal(t, golden.Flat(want.ChildrenIndex[b]), used(x.ChildrenIndex, want.ChildrenIndex[b]))
+	require.Equal(t, golden.Flat(want.ChildrenVisits[b]), used(x.ChildrenVisits, want.ChildrenIndex[b]))
 	golden.Close(t, want.NodeValues[b], x.NodeValues, scale, "node_values")
 	golden.Close(t, want.NodeRawValues[b], x.NodeRawValues, scale, "node_raw_values")
-	golden.Close(t, golden.Flat(want.ChildrenRewards[b]), x.ChildrenRewards, scale, "children_rewards")
-	golden.Close(t, golden.Flat(want.ChildrenDiscounts[b]), x.ChildrenDiscounts, 1, "children_discounts")
-	golden.Close(t, golden.Flat(want.ChildrenValues[b]), x.ChildrenValues, scale, "children_values")
-	golden.Close(t, golden.Flat(want.ChildrenPriorLogits[b]), x.ChildrenPriorLogits, scale,
+	golden.Close(t, golden.Flat(want.ChildrenRewards[b]), used(x.ChildrenRewards, want.ChildrenIndex[b]), scale, "children_rewards")
+	golden.Close(t, golden.Flat(want.ChildrenDiscounts[b]), used(x.ChildrenDiscounts, want.ChildrenIndex[b]), 1, "children_discounts")
+	golden.Close(t, golden.Flat(want.ChildrenValues[b]), used(x.ChildrenValues, want.ChildrenIndex[b]), scale, "children_values")
+	golden.Close(t, golden.Flat(want.ChildrenPriorLogits[b]), used(x.ChildrenPriorLogits, want.ChildrenIndex[b]), scale,
 		"children_prior_logits")
+}
+
+// used picks the entries that a golden tree has: its rows are as long as each node's actions, those of
+// unused nodes may be empty.
+func used[T any](x []T, rows [][]int32) []T {
+	stride := len(x) / len(rows)
+	var out []T
+	for i, row := range rows {
+		out = append(out, x[i*stride:i*stride+len(row)]...)
+	}
+	return out
 }
 
 // checkInvariants requires that nothing is in flight and that every count adds up.
@@ -135,8 +154,8 @@ func checkInvariants(t *testing.T, tr *Tree) {
 	x := tr.Export()
 	for i, visits := range x.NodeVisits {
 		below := int32(0)
-		for a := range tr.actions {
-			at := i*tr.actions + a
+		for a := range tr.stride {
+			at := i*tr.stride + a
 			below += x.ChildrenVisits[at]
 			if c := x.ChildrenIndex[at]; c >= 0 {
 				require.Equal(t, x.NodeVisits[c], x.ChildrenVisits[at])

@@ -61,7 +61,7 @@ func (t *Tree) visitShares(n *node, shares []float32) {
 	}
 	if sum == 0 {
 		for a, bad := range t.root.invalid {
-			if t.cfg.Policy == MuZero || !bad {
+			if t.cfg.Policy.likeMCTX() || !bad {
 				shares[a] = 1
 				sum++
 			}
@@ -80,7 +80,7 @@ func (t *Tree) draw(shares []float32, temperature float32, gumbel []float32) int
 	best, at := vecmath.NegInf, int32(0)
 	for a, p := range shares {
 		illegal := t.root.invalid[a] && t.root.illegal(a)
-		if illegal || (p == 0 && t.cfg.Policy != MuZero) {
+		if illegal || (p == 0 && !t.cfg.Policy.likeMCTX()) {
 			continue
 		}
 		s := (vecmath.Log(max(p, vecmath.Tiny)) - top) / max(temperature, vecmath.Tiny)

@@ -91,7 +91,7 @@ func (t *Tree) setRootLogits(in *RootInput) {
 	}
 	evenOut(r.logits, r.invalid)
 	switch t.cfg.Policy {
-	case MuZero:
+	case MuZero, Stochastic:
 		mixNoise(r.logits, in)
 		t.maskRoot(in.Invalid)
 	case AlphaZero:

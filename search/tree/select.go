@@ -10,6 +10,7 @@ import (
 // Its own state is to be kept under the number Node.
 type Leaf struct {
 	Parent, Action, Node int32
+	Chance               bool // the leaf is a chance node (Stochastic)
 }
 
 // Select begins simulations until it has leaves to evaluate, at most len(out) of them beside those
@@ -68,7 +69,7 @@ func (t *Tree) descend() (Leaf, arrival) {
 		if depth == t.cfg.MaxDepth {
 			t.skipNumber()
 			t.depth = max(t.depth, depth)
-			return Leaf{Parent: at, Action: l.action, Node: l.child}, foundLeaf
+			return Leaf{Parent: at, Action: l.action, Node: l.child, Chance: child.chance}, foundLeaf
 		}
 		at = l.child
 	}
@@ -86,11 +87,12 @@ func (t *Tree) newLeaf(i int32) Leaf {
 	child := int32(t.kept + t.started)
 	action := t.nodes[i].next
 	k := t.addEdge(i, child)
-	t.nodes[child] = node{parent: i, via: k, kind: pending}
 	n := &t.nodes[i]
+	chance := t.cfg.Policy == Stochastic && !n.chance
+	t.nodes[child] = node{parent: i, via: k, kind: pending, chance: chance}
 	n.inFlight++
 	t.hot[n.first+k].enter()
-	return Leaf{Parent: i, Action: action, Node: child}
+	return Leaf{Parent: i, Action: action, Node: child, Chance: chance}
 }
 
 // land takes a walk's in-flight counts back, from the edge into node i upwards.
@@ -109,6 +111,8 @@ func (t *Tree) land(i int32) {
 // choose returns which edge of a node to follow, -1 for its best unvisited action.
 func (t *Tree) choose(n *node, atRoot bool) int32 {
 	switch {
+	case n.chance:
+		return t.chooseOutcome(n)
 	case t.cfg.Policy == UCT:
 		return t.chooseUCB(n)
 	case t.cfg.Policy != Gumbel:
@@ -117,6 +121,24 @@ func (t *Tree) choose(n *node, atRoot bool) int32 {
 		return t.chooseConsidered(n)
 	}
 	return t.chooseImproved(n)
+}
+
+// chooseOutcome takes the outcome whose probability / (visits + 1) is largest: no sampling, but
+// outcomes are visited in proportion to their probabilities.
+func (t *Tree) chooseOutcome(n *node) int32 {
+	best, at, outcome := vecmath.NegInf, int32(-1), n.next
+	if n.next >= 0 {
+		best = n.nextPrior
+	}
+	for k, e := range t.edges(n) {
+		if e.share < best {
+			continue
+		}
+		if a := t.cold[n.first+int32(k)].action; e.share > best || outcome < 0 || a < outcome {
+			best, at, outcome = e.share, int32(k), a
+		}
+	}
+	return at
 }
 
 // chooseUCB is UCB1: the largest of Q + c * sqrt(ln(visits of the node) / visits), in the order of

@@ -25,6 +25,7 @@ type node struct {
 	rest      float32 // prior mass of all unvisited actions
 	raw       float32 // the evaluator's value
 	kind      kind
+	chance    bool // its edges are outcomes and not actions (Stochastic)
 }
 
 // kind says what may happen at a node.
@@ -62,6 +63,7 @@ type link struct {
 type Tree struct {
 	cfg     *Params
 	actions int
+	stride  int // entries of a node in prior and logits: actions, or outcomes if those are more
 	nodes   []node
 	hot     []edge // edges of all nodes
 	cold    []link // parallel to hot
@@ -71,7 +73,7 @@ type Tree struct {
 	done    int    // simulations backed up
 	leaves  int    // in flight
 
-	// prior[node*actions+a] is the prior of an unvisited legal action; -1 marks a visited action, -2
+	// prior[node*stride+a] is the prior of an unvisited legal action; -1 marks a visited action, -2
 	// an illegal one.
 	prior  []float32
 	logits []float32 // the same shape, as given; only with KeepLogits
@@ -105,18 +107,21 @@ type root struct {
 // Reset forgets everything; actions is the number of actions. The parameters must not change before
 // the next Reset.
 func (t *Tree) Reset(p *Params, actions int) {
-	t.cfg, t.actions = p, actions
+	t.cfg, t.actions, t.stride = p, actions, actions
+	if p.Policy == Stochastic {
+		t.stride = max(actions, p.Outcomes)
+	}
 	t.hot, t.cold = t.hot[:0], t.cold[:0]
 	t.kept, t.budget = 0, p.NumSimulations
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
 	n := p.NumSimulations + 1
 	t.nodes = grow(t.nodes, n)
 	t.nodes[Root] = node{}
-	t.prior = grow(t.prior, n*actions)
+	t.prior = grow(t.prior, n*t.stride)
 	t.logits = t.logits[:0]
 	if p.KeepLogits {
 		clear(t.nodes)
-		t.logits = grow(t.logits, n*actions)
+		t.logits = grow(t.logits, n*t.stride)
 	}
 }
 
@@ -155,7 +160,16 @@ func (t *Tree) edges(n *node) []edge { return t.hot[n.first : n.first+n.count] }
 
 // priors returns the priors of a node's unvisited actions, with the marks in place of the others.
 func (t *Tree) priors(i int32) []float32 {
-	return t.prior[int(i)*t.actions : (int(i)+1)*t.actions]
+	first := int(i) * t.stride
+	return t.prior[first : first+t.width(i)]
+}
+
+// width returns how many actions a node has: outcomes if it is a chance node.
+func (t *Tree) width(i int32) int {
+	if t.nodes[i].chance {
+		return t.cfg.Outcomes
+	}
+	return t.actions
 }
 
 // addEdge gives node i an edge for its best unvisited action, to the node child, and returns which
@@ -177,7 +191,7 @@ func (t *Tree) addEdge(i, child int32) int32 {
 // moveEdges doubles a node's room for edges, at the end of the slices. The old place is left empty:
 // all moves together waste less than the edges themselves take.
 func (t *Tree) moveEdges(n *node) {
-	room := max(2, min(2*n.room, int32(t.actions)))
+	room := max(2, min(2*n.room, int32(t.stride)))
 	first := int32(len(t.hot))
 	t.hot = extend(t.hot, int(room))
 	t.cold = extend(t.cold, int(room))
