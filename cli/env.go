@@ -97,7 +97,10 @@ type bench struct {
 	store   *statestore.Store
 }
 
-func (f *envFlags) open(id string) (*bench, error) {
+func (f *envFlags) open(id string) (*bench, error) { return f.openFor(id, 0) }
+
+// openFor opens a store that has room for a search of so many simulations.
+func (f *envFlags) openFor(id string, simulations int) (*bench, error) {
 	env, err := f.make(id)
 	if err != nil {
 		return nil, err
@@ -110,7 +113,8 @@ func (f *envFlags) open(id string) (*bench, error) {
 	if b.workers, err = pool.NewWorkers(threads); err != nil {
 		return nil, err
 	}
-	if b.store, err = statestore.New(env, statestore.Config{}, b.workers); err != nil {
+	room := max(statestore.DefaultMaxStates, simulations+16)
+	if b.store, err = statestore.New(env, statestore.Config{MaxStates: room}, b.workers); err != nil {
 		b.workers.Close()
 		return nil, err
 	}

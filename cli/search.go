@@ -22,7 +22,7 @@ type searchFlags struct {
 	moves, model, policy string
 	simulations          int
 	seed                 uint64
-	noise                bool
+	noise, solve         bool
 }
 
 func newSearch() *cobra.Command {
@@ -43,6 +43,7 @@ func newSearch() *cobra.Command {
 	fl.StringVar(&f.policy, "policy", "gumbel", "alphazero, muzero, gumbel or uct")
 	fl.IntVar(&f.simulations, "simulations", 256, "simulations of the search")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of all random numbers")
+	fl.BoolVar(&f.solve, "solve", false, "prove wins, losses and draws, and stop when the root is proven")
 	fl.BoolVar(&f.noise, "noise", false, "add the policy's root noise, as self-play does")
 	return cmd
 }
@@ -73,7 +74,7 @@ func newEvaluator(text string, env *envs.Env) (evaluator.Evaluator, func(), erro
 }
 
 func (f *searchFlags) run(ctx context.Context, w io.Writer, id string) error {
-	b, err := f.open(id)
+	b, err := f.openFor(id, f.simulations)
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func (f *searchFlags) run(ctx context.Context, w io.Writer, id string) error {
 		return err
 	}
 	cfg := search.Default(tree.Policy(f.policy), b.env.Spec())
-	cfg.NumSimulations = f.simulations
+	cfg.NumSimulations, cfg.Solve = f.simulations, f.solve
 	if !f.noise {
 		cfg.DirichletFraction, cfg.GumbelScale, cfg.Temperature = 0, 0, 0
 	}
@@ -169,6 +170,13 @@ func (f *searchFlags) print(w io.Writer, b *bench, state int32, prior []float32,
 	name, err := b.store.ActionName(state, out.Action[0])
 	if err != nil {
 		return err
+	}
+	if out.Stats.Proven > 0 {
+		result := map[bool]string{true: "win", false: "loss"}[out.Value[0] > 0]
+		if out.Value[0] == 0 {
+			result = "draw"
+		}
+		fmt.Fprintf(w, "proven: a %s for the player to move, after %d simulations\n", result, out.Stats.Simulations)
 	}
 	fmt.Fprintf(w, "chosen %s, value %+.4f for the player to move (evaluator %+.4f), depth %d\n", name,
 		out.Value[0], out.Raw[0], out.Stats.MaxDepth)

@@ -47,6 +47,7 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 	fl.Uint64Var(&c.Seed, "seed", 1, "seed of all random numbers")
 	fl.StringVar(&f.policy, "policy", "gumbel", "search of self-play: gumbel, alphazero or muzero")
 	fl.IntVar(&c.Simulations, "simulations", 0, "simulations a move")
+	fl.BoolVar(&c.Solve, "solve", true, "prove values in the search (two players)")
 	fl.IntVar(&c.Parallel, "parallel", 0, "games side by side")
 	fl.IntVar(&c.GamesPerIteration, "games-per-iteration", 0, "games between two updates of the weights that play")
 	fl.Float64Var(&c.OpeningFraction, "opening-fraction", 0, "share of games that begin with random moves, 0 to 1")

@@ -10,6 +10,7 @@ type Result struct {
 	QValues []float32 // [B, A] from the root mover's view; 0 if unvisited
 	Value   []float32 // [B] mean value of the root, from its mover's view
 	Raw     []float32 // [B] the evaluator's value of the root
+	Proven  []bool    // [B] the value is certain (Solve)
 	Stats   Stats     // summed over all rows
 }
 
@@ -46,6 +47,7 @@ func (s *Search) result(out *Result, row0 int) {
 		put(out.Action, at, o.Action)
 		put(out.Value, at, o.Value)
 		put(out.Raw, at, t.RawValue())
+		put(out.Proven, at, t.Proven())
 	}
 }
 

@@ -82,6 +82,7 @@ func (p *runParts) add(s *Search, lo int, err error) {
 	t.Simulations += stats.Simulations
 	t.Evaluations += stats.Evaluations
 	t.Batches += stats.Batches
+	t.Proven += stats.Proven
 	t.MaxDepth = max(t.MaxDepth, stats.MaxDepth)
 }
 

@@ -81,6 +81,7 @@ type Stats struct {
 	Simulations int // done
 	Evaluations int // states sent to the evaluator
 	Batches     int // calls of the evaluator
+	Proven      int // rows whose root is proven (Solve)
 	MaxDepth    int // of the deepest leaf
 }
 
@@ -96,6 +97,10 @@ func New(store *statestore.Store, roots *Roots, cfg Config, needs evaluator.Need
 func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
+	}
+	if spec := store.Env().Spec(); cfg.Solve && spec.NumPlayers != 2 {
+		return nil, fmt.Errorf("%w: solve=true; %s has %d player(s), the solver is for 2", ErrConfig, spec.ID,
+			spec.NumPlayers)
 	}
 	params, err := tree.NewParams(cfg.Config)
 	if err != nil {
@@ -229,6 +234,9 @@ func (s *Search) Stats() Stats {
 	for _, t := range s.trees {
 		out.Simulations += t.Simulations()
 		out.MaxDepth = max(out.MaxDepth, t.Depth())
+		if t.Proven() {
+			out.Proven++
+		}
 	}
 	return out
 }

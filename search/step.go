@@ -91,7 +91,7 @@ func (s *Search) stepLeaves() {
 			continue
 		}
 		s.trees[l.row[at]].Apply(l.leaf[at], &tree.Evaluation{
-			Reward: o.Reward, Discount: l.discount[i], Ended: true,
+			Reward: o.Reward, Discount: l.discount[i], Ended: true, Proven: true,
 		})
 	}
 }

@@ -22,7 +22,7 @@ type GamesConfig struct {
 	OpeningFraction  float64 // share of games that begin with random moves, 0 to 1
 	OpeningPlies     int     // up to so many random moves
 	TemperaturePlies int     // moves drawn by visits; later ones are the most visited (not Gumbel)
-	ValueMix         float32 // share of the search's value in the value to learn; the rest is the result
+	ValueMix         float32 // share of the search's value in the value to learn; a proven one counts whole
 	MaxPlies         int     // a game is cut off there; 0 means no limit
 	Seed             uint64
 }
@@ -95,6 +95,7 @@ type ply struct {
 	state  int32
 	policy []float32
 	value  float32 // the search's
+	proven bool    // and certain
 	reward float32 // of the action played, to its mover
 }
 
@@ -196,12 +197,15 @@ func (g *Games) search(ctx context.Context, ev evaluator.Evaluator, games []*liv
 		roots.States[i], roots.Seeds[i] = l.state, rng.Derive(g.cfg.Seed, l.index, l.ply)
 	}
 	out := search.NewResult(n, a)
+	out.Proven = make([]bool, n)
 	cfg := g.cfg.Search
 	if err := search.Run(ctx, g.store, g.workers, roots, ev, cfg, out); err != nil {
 		return nil, err
 	}
 	for i, l := range games {
-		l.past = append(l.past, ply{state: l.state, policy: out.Weights[i*a : (i+1)*a], value: out.Value[i]})
+		l.past = append(l.past, ply{
+			state: l.state, policy: out.Weights[i*a : (i+1)*a], value: out.Value[i], proven: out.Proven[i],
+		})
 		if cfg.Policy != tree.Gumbel && l.ply >= uint64(g.cfg.TemperaturePlies) {
 			out.Action[i] = mostVisited(out.Visits[i*a : (i+1)*a])
 		}
@@ -272,13 +276,17 @@ func (g *Games) finish(l *live) (*Episode, error) {
 	if err := g.store.Read(states, statestore.View{Obs: e.Obs, Mask: e.Legal, ToPlay: turns}); err != nil {
 		return nil, err
 	}
-	rewards, values := make([]float32, n), make([]float32, n)
+	rewards := make([]float32, n)
 	for i, p := range l.past {
-		rewards[i], values[i] = p.reward, p.value
+		rewards[i] = p.reward
 	}
 	Returns(rewards, turns, g.cfg.Search.Discount, e.Value)
-	for i := range e.Value {
-		e.Value[i] += g.cfg.ValueMix * (values[i] - e.Value[i])
+	for i, p := range l.past {
+		mix := g.cfg.ValueMix
+		if p.proven {
+			mix = 1
+		}
+		e.Value[i] += mix * (p.value - e.Value[i])
 	}
 	err := g.store.Release(append(states, l.state))
 	l.state, l.past = over, nil

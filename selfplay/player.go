@@ -162,12 +162,13 @@ func NewSearcher(name string, ev evaluator.Evaluator, cfg search.Config, workers
 	return &Searcher{name, ev, cfg, workers}
 }
 
-// NewGumbel returns a player that plays a model by Gumbel search without noise.
+// NewGumbel returns a player that plays a model by Gumbel search without noise, with proofs where the
+// environment allows.
 func NewGumbel(
 	name string, env *envs.Env, ev evaluator.Evaluator, simulations int, workers dispatch.Runner,
 ) *Searcher {
 	cfg := search.Default(tree.Gumbel, env.Spec())
-	cfg.NumSimulations, cfg.GumbelScale = simulations, 0
+	cfg.NumSimulations, cfg.GumbelScale, cfg.Solve = simulations, 0, solvable(env.Spec())
 	return NewSearcher(name, ev, cfg, workers)
 }
 

@@ -34,6 +34,7 @@ type Config struct {
 
 	Policy             tree.Policy `json:"policy"`
 	Simulations        int         `json:"simulations"`         // a move
+	Solve              bool        `json:"solve"`               // prove values in the search; for two players
 	Parallel           int         `json:"parallel"`            // games side by side
 	GamesPerIteration  int         `json:"games_per_iteration"` // between two updates of the weights that play
 	OpeningFraction    float64     `json:"opening_fraction"`    // share of games with random openings
@@ -59,10 +60,16 @@ type Config struct {
 func DefaultConfig(env *envs.Env) Config {
 	return Config{
 		Env: env.Spec().ID, Seed: 1, Minutes: 5, Policy: tree.Gumbel, Simulations: 32, Parallel: 128,
+		Solve:             solvable(env.Spec()),
 		GamesPerIteration: 128, OpeningFraction: 0.5, OpeningPlies: 4, TemperaturePlies: 8, ValueMix: 0.5,
 		Hidden: []int{256, 256}, Window: 100_000, Reuse: 8, BatchSize: 256, LearningRate: 1e-3, L2: 1e-5,
 		Symmetries: true, EvalEvery: 10, EvalGames: 40, EvalSimulations: 32, CheckpointInterval: 30,
 	}
+}
+
+// solvable says that search.Config.Solve fits an environment: two players, results in -1..1.
+func solvable(spec *envs.Spec) bool {
+	return spec.NumPlayers == 2 && spec.RewardLow >= -1 && spec.RewardHigh <= 1
 }
 
 func (c *Config) validate() error {
@@ -197,7 +204,7 @@ func (r *Run) newNets() (err error) {
 func (r *Run) gamesConfig() GamesConfig {
 	c := &r.cfg
 	s := search.Default(c.Policy, r.env.Spec())
-	s.NumSimulations = c.Simulations
+	s.NumSimulations, s.Solve = c.Simulations, c.Solve
 	return GamesConfig{
 		Search: s, Parallel: c.Parallel, OpeningFraction: c.OpeningFraction, OpeningPlies: c.OpeningPlies,
 		TemperaturePlies: c.TemperaturePlies, ValueMix: c.ValueMix, MaxPlies: c.MaxPlies, Seed: c.Seed,

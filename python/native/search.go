@@ -54,6 +54,7 @@ type searchJSON struct {
 	GumbelScale       *float32 `json:"gumbel_scale"`
 	Discount          *float32 `json:"discount"`
 	KeepTree          *bool    `json:"keep_tree"`
+	Solve             *bool    `json:"solve"`
 }
 
 func set[T any](to *T, from *T) {
@@ -86,6 +87,7 @@ func (j *searchJSON) config(spec *envs.Spec) search.Config {
 	set(&c.GumbelScale, j.GumbelScale)
 	set(&c.Discount, j.Discount)
 	set(&c.KeepLogits, j.KeepTree)
+	set(&c.Solve, j.Solve)
 	return c
 }
 
@@ -148,6 +150,7 @@ func resultOf(r *C.azs_result, n, actions int) *search.Result {
 		Action: slice[int32](r.action, n), Weights: slice[float32](r.action_weights, n*actions),
 		Visits: slice[int32](r.visits, n*actions), QValues: slice[float32](r.qvalues, n*actions),
 		Value: slice[float32](r.value, n), Raw: slice[float32](r.raw_value, n),
+		Proven: slice[bool](r.proven, n),
 	}
 }
 

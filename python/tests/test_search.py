@@ -63,6 +63,20 @@ def test_evaluator_arrays(make):
         assert np.array_equal(want.visits, got.visits)
 
 
+def test_solve(make):
+    pool, ids = roots(make, "TicTacToe-v0", n=2)
+    pool.step([0, 0])
+    pool.step([3, 4])
+    pool.step([1, 1])
+    pool.step([4, 2])
+    ids = pool.snapshot()  # the first can win at once, the second must block
+    r = azserve.search(pool, ids, "uniform", num_simulations=2000, policy="alphazero", solve=True)
+    assert r.proven.all() and r.value.tolist() == [1, 0] and r.action.tolist() == [2, 6]
+    with pytest.raises(ValueError, match="solve=true"):
+        cart, one = roots(make, "CartPole-v1", n=1)
+        azserve.search(cart, one, "uniform", solve=True)
+
+
 def test_advance(make):
     pool, ids = roots(make, n=4)
     seen = []

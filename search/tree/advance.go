@@ -20,7 +20,7 @@ func (t *Tree) Advance(action int32, moved func(from, to int32)) bool {
 	names := t.keep(child, moved)
 	t.compactEdges(names)
 	root := &t.nodes[Root]
-	root.parent, root.via = NoParent, 0
+	root.parent, root.via, root.proven = NoParent, 0, false
 	t.kept = len(names) - 1
 	t.budget = max(0, t.cfg.NumSimulations-int(root.visits-1))
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
@@ -95,6 +95,7 @@ func (t *Tree) compactEdges(order []int32) {
 func (t *Tree) Reroot(in *RootInput) {
 	logits := make([]float32, t.actions)
 	t.priorLogits(logits)
+	t.root.raw = t.nodes[Root].raw
 	with := *in
 	with.Logits = logits
 	t.setRootLogits(&with)

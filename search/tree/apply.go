@@ -13,8 +13,9 @@ type Evaluation struct {
 	Discount float32 // of that step: -1 if the mover changed, 0 into a terminal state, else 1 or less
 
 	// Ended says that nothing can be played here; Value is then 0 for a terminal state, and the
-	// evaluator's value where only a time limit cut the episode off.
-	Ended bool
+	// evaluator's value where only a time limit cut the episode off. Proven tells them apart: the
+	// rules ended the game, so that the value is certain.
+	Ended, Proven bool
 
 	Logits []float32 // [A] prior logits, of a chance node [Outcomes]; nil means all equal
 	Legal  []bool    // [A] nil means all
@@ -43,7 +44,10 @@ func (t *Tree) Apply(l Leaf, v *Evaluation) {
 // expand makes a pending node open or terminal.
 func (t *Tree) expand(i int32, n *node, v *Evaluation) {
 	if v.Ended {
-		n.kind = terminal
+		n.kind, n.proven = terminal, v.Proven
+		if v.Proven {
+			n.low, n.high = v.Value, v.Value
+		}
 		n.next = Unvisited
 		return
 	}
@@ -137,6 +141,9 @@ func (t *Tree) propagate(i int32, value float32) {
 		e.q = l.reward + l.discount*n.mean
 		e.visits++
 		e.inFlight--
+		if t.cfg.Solve {
+			value = t.solve(n, p, value)
+		}
 		i = n.parent
 	}
 }

@@ -75,6 +75,11 @@ type Config struct {
 	Outcomes         int     // Stochastic: outcomes of a chance node
 	MaxNumConsidered int     // Gumbel: actions that sequential halving starts from
 
+	// Solve proves values (score-bounded MCTS, see solve.go): actions that can't be better than what is
+	// certain are not searched, and a search whose root is proven ends. For two players whose rewards
+	// sum to 0 and come at the end, within MinValue..MaxValue.
+	Solve bool
+
 	KeepLogits bool // remember every node's logits, for Export
 }
 

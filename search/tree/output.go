@@ -35,6 +35,10 @@ func (t *Tree) Output(out *Output, temperature float32, gumbel []float32) {
 	if n.kind == terminal {
 		return
 	}
+	if n.proven {
+		t.provenOutput(out)
+		return
+	}
 	if t.cfg.Policy == Gumbel {
 		out.Action = t.bestConsidered(n)
 		if out.Weights != nil {
@@ -48,6 +52,30 @@ func (t *Tree) Output(out *Output, temperature float32, gumbel []float32) {
 		copy(out.Weights, t.scores)
 	}
 	out.Action = t.draw(t.scores, temperature, gumbel)
+}
+
+// provenOutput answers for a proven root: equal weights on the actions that have its value, and of
+// these the most visited, the first if several are.
+func (t *Tree) provenOutput(out *Output) {
+	most, count := int32(-1), float32(0)
+	n := &t.nodes[Root]
+	visits := func(action int32) int32 {
+		for k, e := range t.edges(n) {
+			if t.cold[n.first+int32(k)].action == action {
+				return e.visits
+			}
+		}
+		return 0
+	}
+	t.provenActions(func(a int32) {
+		count++
+		if v := visits(a); v > most || (v == most && a < out.Action) {
+			most, out.Action = v, a
+		}
+	})
+	if out.Weights != nil {
+		t.provenActions(func(a int32) { out.Weights[a] = 1 / count })
+	}
 }
 
 // visitShares writes each action's share of the root's visits; without a visit, equal shares of

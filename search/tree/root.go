@@ -31,7 +31,9 @@ type RootInput struct {
 // SetRoot begins the search. Call it once after Reset, or after an Advance that kept nothing.
 func (t *Tree) SetRoot(in *RootInput) {
 	n := &t.nodes[Root]
-	*n = node{sum: float64(in.Value), mean: in.Value, visits: 1, raw: in.Value, parent: NoParent, kind: open}
+	*n = node{sum: float64(in.Value), mean: in.Value, visits: 1, raw: in.Value, parent: NoParent, kind: open,
+		low: t.cfg.MinValue, high: t.cfg.MaxValue}
+	t.root.raw = in.Value
 	t.setRootLogits(in)
 	if in.Terminal {
 		n.kind = terminal

@@ -20,7 +20,7 @@ type Leaf struct {
 func (t *Tree) Select(out []Leaf) int {
 	count := 0
 	limit := min(len(out), t.cfg.LeavesPerStep-t.leaves)
-	for count < limit && t.started < t.budget && t.nodes[Root].kind == open {
+	for count < limit && t.started < t.budget && t.nodes[Root].kind == open && !t.Proven() {
 		leaf, kind := t.descend()
 		if kind == collision {
 			break
@@ -89,7 +89,9 @@ func (t *Tree) newLeaf(i int32) Leaf {
 	k := t.addEdge(i, child)
 	n := &t.nodes[i]
 	chance := t.cfg.Policy == Stochastic && !n.chance
-	t.nodes[child] = node{parent: i, via: k, kind: pending, chance: chance}
+	t.nodes[child] = node{
+		parent: i, via: k, kind: pending, chance: chance, low: t.cfg.MinValue, high: t.cfg.MaxValue,
+	}
 	n.inFlight++
 	t.hot[n.first+k].enter()
 	return Leaf{Parent: i, Action: action, Node: child, Chance: chance}
@@ -154,7 +156,7 @@ func (t *Tree) chooseUCB(n *node) int32 {
 	for k := range edges {
 		e := &edges[k]
 		s := f.ofEdge(e) + c/float32(math.Sqrt(float64(e.visits+e.inFlight)))
-		if s > best {
+		if s > best && !t.settled(n, k) {
 			best, at = s, int32(k)
 		}
 	}
@@ -175,7 +177,7 @@ func (t *Tree) choosePUCT(n *node) int32 {
 	for k := range edges {
 		e := &edges[k]
 		s := c*e.share + f.ofEdge(e)
-		if s < best {
+		if s < best || t.settled(n, k) {
 			continue
 		}
 		if a := t.cold[n.first+int32(k)].action; s > best || action < 0 || a < action {
@@ -195,14 +197,34 @@ func (t *Tree) chooseConsidered(n *node) int32 {
 	if considered == 0 && n.next >= 0 { // the unvisited share their Q: the best of them is known
 		best, at, action = max(lowScore, t.root.key[n.next]+f.unvisited), -1, n.next
 	}
+	found := at < 0
 	for k := range edges {
 		e := &edges[k]
 		a := t.cold[n.first+int32(k)].action
-		if e.visits+e.inFlight-t.root.before[a] != considered {
+		if e.visits+e.inFlight-t.root.before[a] != considered || t.settled(n, k) {
 			continue
 		}
+		found = true
 		if s := t.considered(e, f, a); s > best || (s == best && a < action) {
 			best, at, action = s, int32(k), a
+		}
+	}
+	if !found && t.cfg.Solve {
+		return t.leastVisited(n)
+	}
+	return at
+}
+
+// leastVisited returns the unproven edge with the fewest visits, -1 for an unvisited action: where
+// Solve has proven the actions that sequential halving would go on with.
+func (t *Tree) leastVisited(n *node) int32 {
+	if n.next >= 0 {
+		return -1
+	}
+	least, at := int32(-1), int32(0)
+	for k, e := range t.edges(n) {
+		if v := e.visits + e.inFlight; !t.settled(n, k) && (least < 0 || v < least) {
+			least, at = v, int32(k)
 		}
 	}
 	return at
@@ -248,7 +270,7 @@ func (t *Tree) chooseImproved(n *node) int32 {
 	for k := range edges {
 		e := &edges[k]
 		s := e.prior*vecmath.Exp(f.ofEdge(e)-top)*scale - float32(e.visits+e.inFlight)*perVisit
-		if s < best {
+		if s < best || t.settled(n, k) {
 			continue
 		}
 		if a := t.cold[n.first+int32(k)].action; s > best || action < 0 || a < action {

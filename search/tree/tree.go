@@ -23,8 +23,10 @@ type node struct {
 	next      int32   // the unvisited action with the best prior, Unvisited if none is left
 	nextPrior float32 // its prior
 	rest      float32 // prior mass of all unvisited actions
-	raw       float32 // the evaluator's value
+	raw       float32 // the evaluator's value, the exact one once proven
+	low, high float32 // bounds of the exact value (Solve)
 	kind      kind
+	proven    bool // its value is certain: an end by the rules, or by Solve
 	chance    bool // its edges are outcomes and not actions (Stochastic)
 }
 
@@ -101,6 +103,7 @@ type root struct {
 	keys    []float32 // memory of key
 	halving []int32   // Gumbel: visits that simulation i considers
 	before  []int32   // [A] Gumbel: visits that Advance kept; halving counts those since
+	raw     float32   // the evaluator's value, also once Solve has replaced it
 	stuck   bool      // every action is masked by the caller: mctx then takes action 0
 }
 
@@ -134,13 +137,16 @@ func grow[T any](x []T, n int) []T {
 }
 
 // Done says that all simulations are done.
-func (t *Tree) Done() bool { return t.done >= t.budget || t.nodes[Root].kind == terminal }
+func (t *Tree) Done() bool { return t.done >= t.budget || t.nodes[Root].kind == terminal || t.Proven() }
+
+// Proven says that the root's value is certain.
+func (t *Tree) Proven() bool { return t.nodes[Root].proven }
 
 // Started says that SetRoot was called since Reset.
 func (t *Tree) Started() bool { return t.nodes[Root].visits > 0 }
 
 // RawValue returns the evaluator's value of the root.
-func (t *Tree) RawValue() float32 { return t.nodes[Root].raw }
+func (t *Tree) RawValue() float32 { return t.root.raw }
 
 // Simulations returns how many simulations are done.
 func (t *Tree) Simulations() int { return t.done }

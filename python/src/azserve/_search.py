@@ -54,6 +54,7 @@ class SearchResult:
         qvalues: Values of the root's actions, from its mover's view, float32 [B, A]; 0 if unvisited.
         value: Mean value of the root, float32 [B].
         raw_value: The evaluator's value of the root, float32 [B].
+        proven: Whether the value is certain, bool [B]; only with ``solve=True``.
         stats: Counts of simulations, evaluations, batches, and max_depth.
     """
 
@@ -63,6 +64,7 @@ class SearchResult:
     qvalues: NDArray[np.float32]
     value: NDArray[np.float32]
     raw_value: NDArray[np.float32]
+    proven: NDArray[np.bool_]
     stats: dict[str, int]
     _tree: Tree | None = None
 
@@ -200,6 +202,7 @@ class _Answer:
         self.qvalues = np.zeros((n, a), np.float32)
         self.value = np.zeros(n, np.float32)
         self.raw = np.zeros(n, np.float32)
+        self.proven = np.zeros(n, np.bool_)
         self.block = _native.Block("azs_result *")
         block = self.block.c
         block.action = _native.pointer("int32_t *", self.action)
@@ -208,13 +211,22 @@ class _Answer:
         block.qvalues = _native.pointer("float *", self.qvalues)
         block.value = _native.pointer("float *", self.value)
         block.raw_value = _native.pointer("float *", self.raw)
+        block.proven = _native.pointer("uint8_t *", self.proven)
 
     def result(self, tree: Tree | None) -> SearchResult:
         b = self.block.c
         names = ("simulations", "evaluations", "batches", "max_depth")
         stats = {name: int(getattr(b, name)) for name in names}
         return SearchResult(
-            self.action, self.weights, self.visits, self.qvalues, self.value, self.raw, stats, tree
+            self.action,
+            self.weights,
+            self.visits,
+            self.qvalues,
+            self.value,
+            self.raw,
+            self.proven,
+            stats,
+            tree,
         )
 
 
@@ -243,7 +255,8 @@ class Search:
             ``gumbel_scale``, ``max_num_considered_actions``; ``qtransform`` (its name without the
             prefix) and its settings ``epsilon``, ``min_value``, ``max_value``, ``value_scale``,
             ``maxvisit_init``, ``rescale_values``, ``use_mixed_value``. Further ``leaves_per_step``,
-            ``fpu_reduction`` (alphazero), ``discount`` (one player). Noise may be given:
+            ``fpu_reduction`` (alphazero), ``discount`` (one player), ``solve`` (two players: prove
+            wins, losses and draws, and stop a row when its root is proven). Noise may be given:
             ``dirichlet_noise``, ``root_gumbel``, ``action_gumbel`` [B, A].
     """
 

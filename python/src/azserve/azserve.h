@@ -107,6 +107,7 @@ typedef struct {
 	float *qvalues;
 	float *value;
 	float *raw_value;
+	uint8_t *proven; /* the value is certain (solve) */
 	int64_t simulations, evaluations, batches, max_depth; /* out */
 } azs_result;
 
