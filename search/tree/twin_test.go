@@ -1,0 +1,391 @@
+package tree
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/azserve/azserve/internal/rng"
+	"github.com/stretchr/testify/require"
+)
+
+// twin is the search written down again in the plainest way: pointers, recursion, dense sums over all
+// actions, float64. It shares no code with the tree but the schedule of sequential halving.
+type twin struct {
+	cfg       *Config
+	m         *randomTable
+	root      *twinNode
+	started   int
+	halving   []int32
+	gumbel    []float64
+	ambiguous bool // two scores were nearly equal: rounding decides, so the case says nothing
+}
+
+type twinNode struct {
+	state    int
+	visits   int
+	sum, raw float64
+	logits   []float64 // illegal -Inf
+	invalid  []bool
+	children []*twinNode
+	reward   []float64
+	discount []float64
+	ended    bool
+}
+
+// randomTable is a small random game or decision process.
+type randomTable struct {
+	states, actions int
+	next            [][]int
+	reward          [][]float64
+	discount        [][]float64
+	logits          [][]float64
+	legal           [][]bool
+	terminal        []bool
+	value           []float64
+}
+
+func newTable(r *rng.Stream) *randomTable {
+	m := &randomTable{states: 2 + r.IntN(12), actions: 1 + r.IntN(5)}
+	two, ends, masks := r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
+	turn := make([]int, m.states)
+	for s := range m.states {
+		turn[s] = r.IntN(2)
+		m.terminal = append(m.terminal, ends && s > 0 && r.IntN(4) == 0)
+		m.value = append(m.value, 2*r.Float64()-1)
+	}
+	for s := range m.states {
+		next, reward, discount := make([]int, m.actions), make([]float64, m.actions), make([]float64, m.actions)
+		logits, legal := make([]float64, m.actions), make([]bool, m.actions)
+		for a := range m.actions {
+			next[a], reward[a], logits[a] = r.IntN(m.states), 2*r.Float64()-1, 4*r.Float64()-2
+			discount[a] = 0.9
+			if two && turn[next[a]] != turn[s] {
+				discount[a] = -1
+			}
+			if m.terminal[next[a]] {
+				discount[a] = 0
+			}
+			legal[a] = !masks || r.IntN(3) > 0
+		}
+		legal[r.IntN(m.actions)] = true
+		m.next, m.reward, m.discount = append(m.next, next), append(m.reward, reward), append(m.discount, discount)
+		m.logits, m.legal = append(m.logits, logits), append(m.legal, legal)
+	}
+	return m
+}
+
+// node makes a node of a state.
+func (w *twin) node(state int) *twinNode {
+	a := w.m.actions
+	n := &twinNode{
+		state: state, logits: make([]float64, a), invalid: make([]bool, a), children: make([]*twinNode, a),
+		reward: make([]float64, a), discount: make([]float64, a), ended: w.m.terminal[state],
+	}
+	for i := range a {
+		n.logits[i], n.invalid[i] = w.m.logits[state][i], !w.m.legal[state][i]
+		if n.invalid[i] {
+			n.logits[i] = math.Inf(-1)
+		}
+	}
+	if !n.ended {
+		n.raw = w.m.value[state]
+	}
+	n.visits, n.sum = 1, n.raw
+	return n
+}
+
+func (n *twinNode) value() float64 { return n.sum / float64(n.visits) }
+func (n *twinNode) q(a int) float64 {
+	return n.reward[a] + n.discount[a]*n.children[a].value()
+}
+
+// count returns the visits of an action: those of the child.
+func (n *twinNode) count(a int) int {
+	if n.children[a] == nil {
+		return 0
+	}
+	return n.children[a].visits
+}
+
+func softmax(x []float64) []float64 {
+	out, sum := make([]float64, len(x)), 0.0
+	for i, v := range x {
+		out[i] = math.Exp(v)
+		sum += out[i]
+	}
+	for i := range out {
+		out[i] /= sum
+	}
+	return out
+}
+
+// transformed returns the transformed Q of every action.
+func (w *twin) transformed(n *twinNode) []float64 {
+	c, a := w.cfg, w.m.actions
+	out := make([]float64, a)
+	switch c.QTransform {
+	case ByMinMax:
+		for i := range a {
+			if n.children[i] != nil {
+				out[i] = (n.q(i) - float64(c.MinValue)) / float64(c.MaxValue-c.MinValue)
+			}
+		}
+	case ByParentAndSiblings:
+		low, high := n.value(), n.value()
+		for i := range a {
+			if n.children[i] != nil {
+				low, high = min(low, n.q(i)), max(high, n.q(i))
+			}
+		}
+		for i := range a {
+			if n.children[i] != nil {
+				out[i] = (n.q(i) - low) / max(high-low, float64(c.Epsilon))
+			}
+		}
+	case ByRange:
+		mass, p := 0.0, softmax(n.logits)
+		for i := range a {
+			if n.children[i] != nil {
+				mass += p[i]
+			}
+		}
+		scale := func(v float64) float64 { return (v - float64(c.MinValue)) / float64(c.MaxValue-c.MinValue) }
+		for i := range a {
+			out[i] = scale(n.value()) - float64(c.FPUReduction)*math.Sqrt(mass)
+			if n.children[i] != nil {
+				out[i] = scale(n.q(i))
+			}
+		}
+	case CompletedByMixValue:
+		w.completed(n, out)
+	}
+	return out
+}
+
+func (w *twin) completed(n *twinNode, out []float64) {
+	c, p := w.cfg, softmax(n.logits)
+	visits, most, weighted, mass := 0, 0, 0.0, 0.0
+	for i := range out {
+		if n.children[i] != nil {
+			visits += n.count(i)
+			most = max(most, n.count(i))
+			weighted += p[i] * n.q(i)
+			mass += p[i]
+		}
+	}
+	mixed := n.raw
+	if c.UseMixedValue && visits > 0 {
+		mixed = (n.raw + float64(visits)*weighted/mass) / float64(visits+1)
+	}
+	low, high := math.Inf(1), math.Inf(-1)
+	for i := range out {
+		out[i] = mixed
+		if n.children[i] != nil {
+			out[i] = n.q(i)
+		}
+		low, high = min(low, out[i]), max(high, out[i])
+	}
+	scale := (float64(c.MaxvisitInit) + float64(most)) * float64(c.ValueScale)
+	for i := range out {
+		if c.RescaleValues {
+			out[i] = (out[i] - low) / max(high-low, float64(c.Epsilon))
+		}
+		out[i] *= scale
+	}
+}
+
+// best returns the index of the largest score, and notes a near tie.
+func (w *twin) best(scores []float64) int {
+	at := 0
+	for i, s := range scores {
+		if s > scores[at] {
+			at = i
+		}
+	}
+	for i, s := range scores {
+		if i != at && math.Abs(s-scores[at]) < 2e-5*max(1, math.Abs(s)) {
+			w.ambiguous = true
+		}
+	}
+	return at
+}
+
+func (w *twin) choose(n *twinNode, root bool) int {
+	scores, t, p := make([]float64, w.m.actions), w.transformed(n), softmax(n.logits)
+	total := 0
+	for a := range scores {
+		total += n.count(a)
+	}
+	improved := make([]float64, len(scores))
+	for a := range improved {
+		improved[a] = n.logits[a] + t[a]
+	}
+	improved = softmax(improved)
+	c := float64(w.cfg.PbCInit) + math.Log((float64(n.visits)+float64(w.cfg.PbCBase)+1)/float64(w.cfg.PbCBase))
+	for a := range scores {
+		k := float64(n.count(a))
+		switch {
+		case w.cfg.Policy != Gumbel:
+			scores[a] = math.Sqrt(float64(n.visits))*c*p[a]/(k+1) + t[a]
+		case root:
+			scores[a] = math.Inf(-1)
+			if n.count(a) == int(w.halving[w.started]) {
+				scores[a] = w.gumbel[a] + n.logits[a] + t[a]
+			}
+		default:
+			scores[a] = improved[a] - k/float64(1+total)
+		}
+		if n.invalid[a] {
+			scores[a] = math.Inf(-1)
+		}
+	}
+	return w.best(scores)
+}
+
+// simulate does one simulation below a node and returns the value to back up from it.
+func (w *twin) simulate(n *twinNode, depth int) float64 {
+	a := w.choose(n, depth == 0)
+	c := n.children[a]
+	var v float64
+	switch {
+	case c == nil:
+		next := w.m.next[n.state][a]
+		c = w.node(next)
+		n.children[a], n.reward[a], n.discount[a] = c, w.m.reward[n.state][a], w.m.discount[n.state][a]
+		v = c.raw
+	case c.ended:
+		c.visits++
+		v = c.raw
+	case w.cfg.MaxDepth > 0 && depth+1 >= w.cfg.MaxDepth:
+		c.visits++
+		c.sum = c.raw * float64(c.visits)
+		v = c.raw
+	default:
+		v = w.simulate(c, depth+1)
+	}
+	v = n.reward[a] + n.discount[a]*v
+	n.sum += v
+	n.visits++
+	return v
+}
+
+// randomConfig turns every option on and off.
+func randomConfig(r *rng.Stream) Config {
+	c := Default([]Policy{AlphaZero, MuZero, Gumbel}[r.IntN(3)])
+	c.NumSimulations, c.MaxDepth = 1+r.IntN(60), r.IntN(2)*(1+r.IntN(5))
+	if r.IntN(2) == 0 {
+		c.QTransform = []QTransform{ByParentAndSiblings, ByMinMax, CompletedByMixValue, ByRange}[r.IntN(4)]
+	}
+	c.PbCInit, c.FPUReduction = float32(3*r.Float64()), float32(r.IntN(2))*0.3
+	c.UseMixedValue, c.RescaleValues = r.IntN(2) == 0, r.IntN(2) == 0
+	c.MinValue, c.MaxValue = -1-float32(r.IntN(2)), 1+float32(r.IntN(2))
+	c.MaxNumConsidered, c.KeepLogits = 1+r.IntN(6), r.IntN(2) == 0
+	return c
+}
+
+func TestTwin(t *testing.T) {
+	cases := 10_000
+	if testing.Short() {
+		cases = 1000
+	}
+	compared := 0
+	for i := range cases {
+		r := rng.New(uint64(i), 77)
+		if compareTwin(t, i, &r) {
+			compared++
+		}
+	}
+	t.Logf("%d of %d cases had no near tie", compared, cases)
+	require.Greater(t, compared, cases/2)
+}
+
+// compareTwin runs one case, and returns false if rounding could decide it.
+func compareTwin(t *testing.T, i int, r *rng.Stream) bool {
+	cfg, m := randomConfig(r), newTable(r)
+	params, err := NewParams(cfg)
+	require.NoError(t, err)
+	w := &twin{cfg: &cfg, m: m, gumbel: make([]float64, m.actions)}
+	w.root = w.node(0)
+	noise, invalid := make([]float32, m.actions), make([]bool, m.actions)
+	valid := 0
+	for a := range noise {
+		noise[a] = r.Gumbel()
+		w.gumbel[a] = float64(noise[a])
+		invalid[a] = r.IntN(5) == 0
+		if !invalid[a] && !w.root.invalid[a] {
+			valid++
+		}
+	}
+	if valid == 0 { // mctx's rule for a mask of everything is tested by its goldens
+		invalid, valid = nil, m.actions
+	}
+	for a := range invalid {
+		if invalid[a] {
+			w.root.invalid[a], w.root.logits[a] = true, math.Inf(-1)
+		}
+	}
+	valid = 0
+	for _, bad := range w.root.invalid {
+		if !bad {
+			valid++
+		}
+	}
+	w.halving = appendHalving(nil, min(cfg.MaxNumConsidered, valid), cfg.NumSimulations)
+	for ; w.started < cfg.NumSimulations; w.started++ {
+		w.simulate(w.root, 0)
+	}
+	if w.ambiguous {
+		return false
+	}
+	out := runTable(t, params, m, noise, invalid)
+	for a := range out.Visits {
+		what := fmt.Sprintf("case %d, action %d, %+v", i, a, cfg)
+		require.Equal(t, int32(w.root.count(a)), out.Visits[a], what)
+		if out.Visits[a] > 0 {
+			require.InDelta(t, w.root.q(a), out.QValues[a], 1e-4, what)
+		}
+	}
+	require.InDelta(t, w.root.value(), out.Value, 1e-4)
+	return true
+}
+
+func runTable(t *testing.T, params *Params, m *randomTable, noise []float32, invalid []bool) *Output {
+	narrow := func(x []float64) (out []float32) {
+		for _, v := range x {
+			out = append(out, float32(v))
+		}
+		return out
+	}
+	tr := &Tree{}
+	tr.Reset(params, m.actions)
+	tr.SetRoot(&RootInput{
+		Logits: narrow(m.logits[0]), Value: float32(m.value[0]), Legal: m.legal[0], Invalid: invalid, Gumbel: noise,
+	})
+	states := map[int32]int{}
+	var leaf [1]Leaf
+	for !tr.Done() {
+		if tr.Select(leaf[:]) == 0 {
+			continue
+		}
+		l := leaf[0]
+		from := states[l.Parent]
+		to := m.next[from][l.Action]
+		states[l.Node] = to
+		v := &Evaluation{Reward: float32(m.reward[from][l.Action]), Discount: float32(m.discount[from][l.Action])}
+		if v.Ended = m.terminal[to]; !v.Ended {
+			v.Logits, v.Legal, v.Value = narrow(m.logits[to]), m.legal[to], float32(m.value[to])
+		}
+		tr.Apply(l, v)
+		checkInFlight(t, tr)
+	}
+	out := &Output{Visits: make([]int32, m.actions), QValues: make([]float32, m.actions)}
+	tr.Output(out, 0, nil)
+	return out
+}
+
+func checkInFlight(t *testing.T, tr *Tree) {
+	if leaves, counts := tr.InFlight(); leaves != 0 || counts != 0 {
+		require.Failf(t, "in flight after a step", "%d leaves, %d counts", leaves, counts)
+	}
+}
