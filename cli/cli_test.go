@@ -43,6 +43,21 @@ func TestSearch(t *testing.T) {
 	require.Contains(t, out, "The game is over here.")
 }
 
+func TestTree(t *testing.T) {
+	dir := t.TempDir()
+	for ext, want := range map[string]string{"svg": "<svg ", "dot": "digraph", "json": `"action": "c3"`} {
+		path := filepath.Join(dir, "tree."+ext)
+		code, _, errOut := run(t, "", "search", "TicTacToe-v0", "--moves", "a3,b2,b3,c1", "--tree", path)
+		require.Zero(t, code, errOut)
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Contains(t, string(data), want)
+	}
+	code, _, errOut := run(t, "", "search", "TicTacToe-v0", "--tree", "tree.png")
+	require.Equal(t, 2, code)
+	require.Contains(t, errOut, ".json, .dot or .svg")
+}
+
 func TestUsageErrors(t *testing.T) {
 	for want, args := range map[string][]string{
 		`unknown environment "Chess"; known: CartPole-v1`: {"search", "Chess"},

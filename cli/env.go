@@ -165,6 +165,26 @@ func (b *bench) legal(state int32) (actions []int32, names []string, err error) 
 	return actions, names, nil
 }
 
+// nameAfter names an action in the state that a path leads to; its number if that can't be.
+func (b *bench) nameAfter(state int32, path []int32, action int32) string {
+	number := fmt.Sprint(action)
+	if b.store.Retain([]int32{state}) != nil {
+		return number
+	}
+	for _, a := range path {
+		next, _, _, err := b.step(state, a)
+		if err != nil {
+			return number
+		}
+		state = next
+	}
+	name, err := b.store.ActionName(state, action)
+	if err != nil || b.store.Release([]int32{state}) != nil {
+		return number
+	}
+	return name
+}
+
 // parseAction finds the action that a person means: its name or its number.
 func (b *bench) parseAction(state int32, text string) (int32, error) {
 	actions, names, err := b.legal(state)

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"path/filepath"
 	"sort"
 	"strings"
 	"text/tabwriter"
@@ -11,7 +13,9 @@ import (
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/evaluator/gorgonia"
+	"github.com/azserve/azserve/internal/atomicfile"
 	"github.com/azserve/azserve/search"
+	"github.com/azserve/azserve/search/inspect"
 	"github.com/azserve/azserve/search/tree"
 	"github.com/spf13/cobra"
 )
@@ -23,6 +27,8 @@ type searchFlags struct {
 	simulations          int
 	seed                 uint64
 	noise, solve         bool
+	tree                 string
+	treeNodes            int
 }
 
 func newSearch() *cobra.Command {
@@ -43,6 +49,8 @@ func newSearch() *cobra.Command {
 	fl.StringVar(&f.policy, "policy", "gumbel", "alphazero, muzero, gumbel or uct")
 	fl.IntVar(&f.simulations, "simulations", 256, "simulations of the search")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of all random numbers")
+	fl.StringVar(&f.tree, "tree", "", "write the most visited part of the tree to this file: .json, .dot or .svg")
+	fl.IntVar(&f.treeNodes, "tree-nodes", 100, "about how many nodes --tree shows")
 	fl.BoolVar(&f.solve, "solve", false, "prove wins, losses and draws, and stop when the root is proven")
 	fl.BoolVar(&f.noise, "noise", false, "add the policy's root noise, as self-play does")
 	return cmd
@@ -100,10 +108,38 @@ func (f *searchFlags) run(ctx context.Context, w io.Writer, id string) error {
 	if err != nil {
 		return err
 	}
+	if f.tree != "" {
+		if err := f.writeTree(ctx, b, roots, ev, cfg); err != nil {
+			return err
+		}
+	}
 	if err := search.Run(ctx, b.store, nil, roots, ev, cfg, out); err != nil {
 		return err
 	}
 	return f.print(w, b, state, prior, out)
+}
+
+// writeTree searches with a tree that is kept, and writes it.
+func (f *searchFlags) writeTree(
+	ctx context.Context, b *bench, roots *search.Roots, ev evaluator.Evaluator, cfg search.Config,
+) error {
+	x, err := search.KeepTree(ctx, b.store, roots, ev, cfg)
+	if err != nil {
+		return err
+	}
+	n := inspect.Build(x, inspect.Options{MaxNodes: f.treeNodes, Name: func(path []int32, action int32) string {
+		return b.nameAfter(roots.States[0], path, action)
+	}})
+	write := map[string]func(io.Writer) error{".json": n.WriteJSON, ".dot": n.WriteDOT, ".svg": n.WriteSVG}
+	ext := filepath.Ext(f.tree)
+	if write[ext] == nil {
+		return fmt.Errorf("%w: --tree %s; want a name that ends in .json, .dot or .svg", errUsage, f.tree)
+	}
+	var buffer bytes.Buffer
+	if err := write[ext](&buffer); err != nil {
+		return err
+	}
+	return atomicfile.Write(f.tree, buffer.Bytes())
 }
 
 // position plays the moves.

@@ -8,6 +8,7 @@ import (
 	"github.com/azserve/azserve/internal/dispatch"
 	"github.com/azserve/azserve/internal/safe"
 	"github.com/azserve/azserve/internal/vecmath"
+	"github.com/azserve/azserve/search/tree"
 	"github.com/azserve/azserve/statestore"
 )
 
@@ -123,19 +124,30 @@ func evaluate(
 func Prior(
 	ctx context.Context, store *statestore.Store, state int32, ev evaluator.Evaluator, cfg Config,
 ) ([]float32, error) {
-	cfg.NumSimulations, cfg.KeepLogits = 0, true
-	s, err := New(store, &Roots{States: []int32{state}, Seeds: []uint64{0}}, cfg, ev.Needs())
+	cfg.NumSimulations = 0
+	x, err := KeepTree(ctx, store, &Roots{States: []int32{state}, Seeds: []uint64{0}}, ev, cfg)
+	if err != nil {
+		return nil, err
+	}
+	prior := make([]float32, store.Env().Spec().NumActions)
+	if !x.Terminal[tree.Root] {
+		vecmath.Softmax(x.ChildrenPriorLogits[:len(prior)], prior)
+	}
+	return prior, nil
+}
+
+// KeepTree searches the first of the roots and returns its tree, with logits.
+func KeepTree(
+	ctx context.Context, store *statestore.Store, roots *Roots, ev evaluator.Evaluator, cfg Config,
+) (*tree.Export, error) {
+	cfg.KeepLogits = true
+	s, err := New(store, roots.slice(0, 1, store.Env().Spec().NumActions), cfg, ev.Needs())
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	prior := make([]float32, s.actions)
-	if s.Done() {
-		return prior, nil
-	}
 	if err := s.run(ctx, ev); err != nil {
 		return nil, err
 	}
-	vecmath.Softmax(s.Tree(0).Export().ChildrenPriorLogits, prior)
-	return prior, s.Err()
+	return s.Tree(0).Export(), s.Err()
 }

@@ -19,7 +19,7 @@ const module = "github.com/azserve/azserve/"
 
 // layers are the folders, lowest first. A file imports from its own folder and from those before it.
 var layers = []string{
-	"internal", "envs", "envs/envstest", "statestore", "pool", "replay", "evaluator", "search/tree", "search",
+	"internal", "envs", "envs/envstest", "statestore", "pool", "replay", "evaluator", "search/tree", "search", "search/inspect",
 	"evaluator/gorgonia", "selfplay", "cli", "cmd", "python/native",
 }
 
