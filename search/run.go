@@ -34,9 +34,14 @@ func Run(
 		if ev.Needs().Instant {
 			size = 1
 		}
-		for ; lo < hi; lo += size {
-			part := roots.slice(lo, min(lo+size, hi), store.Env().Spec().NumActions)
-			s, err := begin(store, part, &cfg, params, ev.Needs())
+		a := store.Env().Spec().NumActions
+		s, err := begin(store, roots.slice(lo, lo+size, a), &cfg, params, ev.Needs())
+		if err == nil {
+			defer s.Close()
+		}
+		for parts.add(s, lo, err); err == nil && lo+size < hi; {
+			lo += size
+			err = s.start(roots.slice(lo, lo+size, a))
 			parts.add(s, lo, err)
 		}
 	}
@@ -66,7 +71,6 @@ type runParts struct {
 func (p *runParts) add(s *Search, lo int, err error) {
 	var stats Stats
 	if err == nil {
-		defer s.Close()
 		err = s.run(p.ctx, p.ev)
 		if err == nil {
 			err = s.errFrom(lo)

@@ -54,6 +54,7 @@ type Search struct {
 	stats  Stats
 
 	leaves  leaves
+	mask    []bool      // memory of openRoots
 	picked  []tree.Leaf // memory of one tree's Select
 	waiting bool        // Select was called, Expand wasn't
 	closed  bool
@@ -109,49 +110,57 @@ func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, er
 	return params, roots.validate(store.Env().Spec().NumActions)
 }
 
+// begin makes a search and starts it.
 func begin(
 	store *statestore.Store, roots *Roots, cfg *Config, params *tree.Params, needs evaluator.Needs,
 ) (*Search, error) {
 	n := len(roots.States)
 	s := &Search{
-		cfg: *cfg, params: params, env: store.Env(), roots: roots, needs: needs,
+		cfg: *cfg, params: params, env: store.Env(), needs: needs,
 		actions: store.Env().Spec().NumActions, stride: cfg.NumSimulations + 1,
+		trees: make([]*tree.Tree, n), errs: make([]error, n), fresh: make([]bool, n),
+		picked: make([]tree.Leaf, cfg.LeavesPerStep),
 	}
+	s.turns = make([]int32, n*s.stride)
 	var err error
 	if s.block, err = store.Block(n * s.stride); err != nil {
 		return nil, err
 	}
-	slots := make([]int32, n)
-	for i := range slots {
-		slots[i] = int32(i * s.stride)
-	}
-	if err := s.block.Fill(slots, roots.States); err != nil {
-		s.block.Release()
-		return nil, err
-	}
-	s.turns, s.errs, s.fresh = make([]int32, n*s.stride), make([]error, n), make([]bool, n)
-	s.trees = make([]*tree.Tree, n)
 	for i := range s.trees {
 		s.trees[i] = trees.Get().(*tree.Tree)
-		s.trees[i].Reset(params, s.actions)
 	}
 	s.leaves.reserve(n*cfg.LeavesPerStep, s.env, needs)
-	s.picked = make([]tree.Leaf, cfg.LeavesPerStep)
-	rows := make([]int32, n)
-	for i := range rows {
-		rows[i] = int32(i)
+	if err := s.start(roots); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// start begins the search of other roots, as many as before, in the same memory.
+func (s *Search) start(roots *Roots) error {
+	s.roots, s.waiting, s.round, s.stats = roots, false, 0, Stats{}
+	s.active = s.active[:0]
+	slots, rows := s.leaves.slot[:0], s.leaves.row[:0]
+	for i := range s.trees {
+		slots, rows = append(slots, int32(i*s.stride)), append(rows, int32(i))
+		s.trees[i].Reset(s.params, s.actions)
+		s.errs[i], s.fresh[i] = nil, false
+	}
+	if err := s.block.Fill(slots, roots.States); err != nil {
+		return err
 	}
 	s.openRoots(rows, slots)
-	return s, nil
+	return nil
 }
 
 // openRoots sets up rows whose root states are new: a root that has ended is done, others wait for
 // their evaluation.
 func (s *Search) openRoots(rows, slots []int32) {
 	a := s.block.Arena
-	mask := make([]bool, len(slots)*s.actions)
+	s.mask = fit(s.mask, len(slots)*s.actions)
+	mask, turn := s.mask, fit(s.leaves.turn, len(slots))
 	a.Mask(slots, mask)
-	turn := make([]int32, len(slots))
 	a.ToPlay(slots, turn)
 	for i, slot := range slots {
 		row := rows[i]
@@ -163,6 +172,14 @@ func (s *Search) openRoots(rows, slots []int32) {
 		}
 		s.trees[row].SetRoot(&tree.RootInput{Terminal: true})
 	}
+}
+
+// fit returns a slice of length n, reusing memory.
+func fit[T any](x []T, n int) []T {
+	if cap(x) < n {
+		return make([]T, n)
+	}
+	return x[:n]
 }
 
 func hasTrue(x []bool) bool {
