@@ -64,7 +64,7 @@ func (t *Tree) expand(i int32, n *node, v *Evaluation) {
 			}
 		}
 	}
-	t.rank(i)
+	n.next = unranked
 }
 
 // setPriors writes the softmax over the legal actions, and the mark of the others.

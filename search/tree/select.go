@@ -48,6 +48,9 @@ func (t *Tree) descend() (Leaf, arrival) {
 	at := Root
 	for depth := 1; ; depth++ {
 		n := &t.nodes[at]
+		if n.next == unranked {
+			t.rank(at)
+		}
 		k := t.choose(n, depth == 1)
 		if k < 0 {
 			t.depth = max(t.depth, depth)
@@ -128,16 +131,13 @@ func (t *Tree) choose(n *node, atRoot bool) int32 {
 // chooseOutcome takes the outcome whose probability / (visits + 1) is largest: no sampling, but
 // outcomes are visited in proportion to their probabilities.
 func (t *Tree) chooseOutcome(n *node) int32 {
-	best, at, outcome := vecmath.NegInf, int32(-1), n.next
+	best, at := vecmath.NegInf, int32(-1)
 	if n.next >= 0 {
 		best = n.nextPrior
 	}
 	for k, e := range t.edges(n) {
-		if e.share < best {
-			continue
-		}
-		if a := t.cold[n.first+int32(k)].action; e.share > best || outcome < 0 || a < outcome {
-			best, at, outcome = e.share, int32(k), a
+		if e.share > best || (e.share == best && t.before(n, int32(k), at)) {
+			best, at = e.share, int32(k)
 		}
 	}
 	return at
@@ -170,21 +170,31 @@ func (t *Tree) choosePUCT(n *node) int32 {
 	f := t.transform(n, edges)
 	c := t.cfg.exploration(n.visits + n.inFlight)
 	best, at := vecmath.NegInf, int32(-1)
-	action := n.next
 	if n.next >= 0 {
 		best = c*n.nextPrior + f.unvisited
 	}
+	solve := t.cfg.Solve
 	for k := range edges {
 		e := &edges[k]
 		s := c*e.share + f.ofEdge(e)
-		if s < best || t.settled(n, k) {
+		if s < best || (solve && t.settled(n, k)) {
 			continue
 		}
-		if a := t.cold[n.first+int32(k)].action; s > best || action < 0 || a < action {
-			best, at, action = s, int32(k), a
+		if s > best || t.before(n, int32(k), at) {
+			best, at = s, int32(k)
 		}
 	}
 	return at
+}
+
+// before breaks a tie: the action of edge k has the lower number than that of edge at, or than the best
+// unvisited action where at is -1.
+func (t *Tree) before(n *node, k, at int32) bool {
+	action := n.next
+	if at >= 0 {
+		action = t.cold[n.first+at].action
+	}
+	return action < 0 || t.cold[n.first+k].action < action
 }
 
 // chooseConsidered is the root of Gumbel MuZero: among the actions with as many visits as sequential
@@ -258,23 +268,25 @@ func (t *Tree) chooseImproved(n *node) int32 {
 	// weight(a) = prior(a) * exp(transformed Q(a) - top) is the softmax before it is divided by sum.
 	rest := vecmath.Exp(min(f.unvisited-top, 0)) // with nothing unvisited it is multiplied by 0
 	sum := n.rest * rest
+	t.scores = grow(t.scores, len(edges))
+	weights := t.scores
 	for k := range edges {
-		sum += edges[k].prior * vecmath.Exp(f.ofEdge(&edges[k])-top)
+		weights[k] = edges[k].prior * vecmath.Exp(f.ofEdge(&edges[k])-top)
+		sum += weights[k]
 	}
 	perVisit, scale := 1/float32(visits), 1/sum
 	best, at := vecmath.NegInf, int32(-1)
-	action := n.next
 	if n.next >= 0 {
 		best = n.nextPrior * rest * scale
 	}
 	for k := range edges {
 		e := &edges[k]
-		s := e.prior*vecmath.Exp(f.ofEdge(e)-top)*scale - float32(e.visits+e.inFlight)*perVisit
-		if s < best || t.settled(n, k) {
+		s := weights[k]*scale - float32(e.visits+e.inFlight)*perVisit
+		if s < best || (t.cfg.Solve && t.settled(n, k)) {
 			continue
 		}
-		if a := t.cold[n.first+int32(k)].action; s > best || action < 0 || a < action {
-			best, at, action = s, int32(k), a
+		if s > best || t.before(n, int32(k), at) {
+			best, at = s, int32(k)
 		}
 	}
 	return at

@@ -5,6 +5,8 @@ const (
 	Root      = int32(0)
 	NoParent  = int32(-1)
 	Unvisited = int32(-1) // an action without a child
+
+	unranked = int32(-2) // node.next before the node's first selection
 )
 
 // node is one position.
@@ -20,7 +22,7 @@ type node struct {
 	count int32
 	room  int32 // space there before the edges must move
 
-	next      int32   // the unvisited action with the best prior, Unvisited if none is left
+	next      int32   // the unvisited action with the best prior, Unvisited if none is left, or unranked
 	nextPrior float32 // its prior
 	rest      float32 // prior mass of all unvisited actions
 	raw       float32 // the evaluator's value, the exact one once proven
@@ -215,18 +217,20 @@ func extend[T any](x []T, n int) []T {
 }
 
 // rank finds the best unvisited action of a node, first index on equality, and the prior mass of
-// all unvisited.
+// all unvisited. Nodes that are never passed again, which most are, are never ranked.
 func (t *Tree) rank(i int32) {
 	n, priors := &t.nodes[i], t.priors(i)
-	n.next, n.rest = Unvisited, 0
-	best := float32(-0.5) // above the marks, below every prior
+	next, best, rest := Unvisited, float32(-0.5), float32(0) // above the marks, below every prior
 	for a, p := range priors {
-		if p > best {
-			best, n.next = p, int32(a)
+		if p < 0 {
+			continue
 		}
-		n.rest += max(p, 0)
+		rest += p
+		if p > best {
+			best, next = p, int32(a)
+		}
 	}
-	n.nextPrior = best
+	n.next, n.nextPrior, n.rest = next, best, rest
 	if i == Root && t.root.key != nil {
 		t.rankRoot(n, priors)
 	}
