@@ -73,6 +73,7 @@ type Pool struct {
 	out     int      // environments in flight
 	done    []int32  // in flight and ready, first ready first
 	closed  bool
+	ended   chan struct{} // closed when Close is done
 
 	rows rows // results of workers, one row an environment
 	tmp  sync.Pool
@@ -95,7 +96,7 @@ func New(env *envs.Env, cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{env: env, cfg: cfg, workers: workers, threads: threads}
+	p := &Pool{env: env, cfg: cfg, workers: workers, threads: threads, ended: make(chan struct{})}
 	if err := p.open(); err != nil {
 		workers.Close()
 		return nil, err
@@ -348,11 +349,13 @@ func (p *Pool) idle(ids []int32, f func() error) error {
 }
 
 // Close ends the pool: steps in progress end first, results not received are dropped, and every
-// blocked Recv returns ErrClosed. A second call does nothing.
+// blocked Recv returns ErrClosed. When it returns nothing runs any more; a second call only waits for
+// that.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
+		<-p.ended
 		return
 	}
 	p.closed = true
@@ -365,6 +368,7 @@ func (p *Pool) Close() {
 	p.live.Close()
 	p.store.Close()
 	p.workers.Close()
+	close(p.ended)
 }
 
 // seedOf returns the seed of an environment's current episode. Call with the lock held.
