@@ -112,7 +112,7 @@ func (p *Pool) open() error {
 	}
 	var err error
 	p.store, err = statestore.New(p.env, statestore.Config{
-		MaxStates: budget + n, MaxBytes: p.cfg.MaxBytes, Dispatch: p.cfg.Dispatch,
+		MaxStates: min(budget+n, statestore.MaxStatesLimit), MaxBytes: p.cfg.MaxBytes, Dispatch: p.cfg.Dispatch,
 	}, p.workers)
 	if err != nil {
 		return err

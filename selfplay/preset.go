@@ -4,11 +4,11 @@ import "github.com/azserve/azserve/envs"
 
 // presets are what a run of an environment changes of DefaultConfig, one function an environment.
 var presets = map[string]func(*Config){
-	// No lost line against any reply, raw and searching, in about 25 CPU seconds.
+	// No lost line against any reply, raw and searching, in about 30 CPU seconds.
 	"TicTacToe-v0": func(c *Config) {
-		c.Games, c.Minutes, c.Simulations = 4000, 0, 16
+		c.Games, c.Minutes, c.Simulations = 5000, 0, 16
 		c.Parallel, c.GamesPerIteration, c.EvalSimulations = 50, 50, 16
-		c.Hidden, c.Window, c.Reuse = []int{128, 128}, 40_000, 40
+		c.Hidden, c.Window, c.Reuse = []int{128, 128}, 40_000, 100
 		c.ValueMix, c.OpeningFraction = 0.2, 0.6
 	},
 	"ConnectFour-v0": func(c *Config) {

@@ -15,8 +15,8 @@ var ErrClosed = errors.New("statestore: closed")
 // DefaultMaxStates is the budget of a store whose Config doesn't say.
 const DefaultMaxStates = 1 << 20
 
-// maxStatesLimit keeps at least 3 bits of generation in a handle.
-const maxStatesLimit = 1 << 24
+// MaxStatesLimit is the largest budget: it keeps at least 3 bits of generation in a handle.
+const MaxStatesLimit = 1 << 24
 
 // Config is a store's settings. The zero value is the default.
 type Config struct {
@@ -47,9 +47,9 @@ func New(env *envs.Env, cfg Config, runner dispatch.Runner) (*Store, error) {
 	if cfg.MaxStates == 0 {
 		cfg.MaxStates = DefaultMaxStates
 	}
-	if cfg.MaxStates < 1 || cfg.MaxStates > maxStatesLimit {
+	if cfg.MaxStates < 1 || cfg.MaxStates > MaxStatesLimit {
 		return nil, fmt.Errorf("statestore: Config.MaxStates is %d; want 1 to %d", cfg.MaxStates,
-			maxStatesLimit)
+			MaxStatesLimit)
 	}
 	if cfg.MaxBytes < 0 {
 		return nil, fmt.Errorf("statestore: Config.MaxBytes is %d; want 0 or more", cfg.MaxBytes)

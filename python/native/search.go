@@ -14,6 +14,9 @@ import (
 	"runtime/cgo"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
@@ -138,10 +141,41 @@ func azs_search_run(a *C.azs_search, r *C.azs_result) C.int32_t {
 		}
 		out := resultOf(r, len(roots.States), p.Env().Spec().NumActions)
 		cfg := j.config(p.Env().Spec())
-		err = search.Run(context.Background(), p.Store(), p.Workers(), roots, ev, cfg, out)
+		ctx, stop := watch((*int32)(unsafe.Pointer(a.cancel)))
+		defer stop()
+		err = search.Run(ctx, p.Store(), p.Workers(), roots, ev, cfg, out)
 		putStats(r, &out.Stats)
 		return err
 	})
+}
+
+// watch returns a context that ends soon after the caller writes 1 to a flag, and a function that ends
+// the watching; it returns when nothing looks at the flag any more.
+func watch(flag *int32) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if flag == nil {
+		return ctx, cancel
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				if atomic.LoadInt32(flag) != 0 {
+					cancel()
+				}
+			}
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		<-done
+	}
 }
 
 // resultOf returns the caller's memory.

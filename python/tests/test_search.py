@@ -1,6 +1,10 @@
 import ast
 import pathlib
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -75,6 +79,29 @@ def test_solve(make):
     with pytest.raises(ValueError, match="solve=true"):
         cart, one = roots(make, "CartPole-v1", n=1)
         azserve.search(cart, one, "uniform", solve=True)
+
+
+LONG = """
+import azserve
+pool = azserve.make("ConnectFour-v0", max_states=2**24)
+pool.reset()
+print("ready", flush=True)
+try:
+    azserve.search(pool, pool.snapshot(), "rollout", num_simulations=10_000_000)
+except KeyboardInterrupt:
+    print("interrupted", pool.stats()["searches"], flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_long_search():
+    p = subprocess.Popen([sys.executable, "-c", LONG], stdout=subprocess.PIPE, text=True)
+    assert p.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    start = time.time()
+    p.send_signal(signal.SIGINT)
+    assert p.stdout.readline() == "interrupted 0\n"
+    assert time.time() - start < 1
+    p.wait()
 
 
 def test_advance(make):

@@ -6,6 +6,7 @@ import json
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 from . import _arrays, _errors, _native
 from ._native import ffi, lib
 from ._pool import Obs, Pool
+
+# Simulations from which a search in Go runs beside the calling thread: about a tenth of a second.
+_LONG = 200_000
 
 Evaluator = Callable[[Obs, NDArray[np.bool_]], tuple[ArrayLike, ArrayLike]]
 
@@ -121,7 +125,7 @@ def search(
             raise _errors.InvalidArgumentError("keep_tree=True needs a callable evaluator")
         settings["evaluator"] = evaluator
         request = _Request(pool, state_id, num_simulations, policy, seed, invalid_actions, settings)
-        return request.run()
+        return request.run(num_simulations)
     if not callable(evaluator):
         raise TypeError(f"evaluator={evaluator!r}; want a function or a name")
     with Search(
@@ -186,9 +190,23 @@ class _Request:
         block.root_gumbel = _native.pointer("float *", self.noise["root_gumbel"])
         block.action_gumbel = _native.pointer("float *", self.noise["action_gumbel"])
 
-    def run(self) -> SearchResult:
+    def run(self, simulations: int) -> SearchResult:
+        """Run the search in Go; a long one in a thread of its own, so that Ctrl-C can end it."""
         answer = _Answer(self.rows, self.pool.spec.num_actions)
-        _native.call(lib.azs_search_run, self.block, answer.block.c)
+        if simulations * self.rows < _LONG:
+            _native.call(lib.azs_search_run, self.block, answer.block.c)
+            return answer.result(None)
+        cancel = ffi.new("int32_t *")
+        self.block.c.cancel = cancel
+        with ThreadPoolExecutor(1) as executor:
+            done = executor.submit(_native.call, lib.azs_search_run, self.block, answer.block.c)
+            try:
+                while not wait([done], 0.2).done:
+                    pass
+            except BaseException:
+                cancel[0] = 1
+                raise
+            done.result()
         return answer.result(None)
 
 

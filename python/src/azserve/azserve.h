@@ -86,6 +86,7 @@ typedef struct {
 	const float *dirichlet; /* [n, num_actions] noise; NULL: drawn */
 	const float *root_gumbel;
 	const float *action_gumbel;
+	int32_t *cancel; /* run: another thread ends it by writing 1 here; NULL: nobody does */
 } azs_search;
 
 typedef struct {
