@@ -99,6 +99,77 @@ def mctx_search(policy: str, roots: int, sims: int):
     return lambda: run(key, state).block_until_ready()
 
 
+def openspiel_search(sims: int):
+    import pyspiel
+
+    state = pyspiel.load_game("connect_four").new_initial_state()
+    bot = pyspiel.MCTSBot(
+        pyspiel.load_game("connect_four"), pyspiel.RandomRolloutEvaluator(1, 1), 1.4, sims, 1000, False, 1, False,
+    )
+    return lambda: bot.step(state)
+
+
+def azserve_rollouts(sims: int):
+    pool = azserve.make("ConnectFour-v0")
+    pool.reset()
+    ids = pool.snapshot()
+    return lambda: azserve.search(pool, ids, "rollout", num_simulations=sims, policy="uct", seed=1)
+
+
+def table_search(policy: str, roots: int, actions: int, sims: int):
+    table = random_table(actions)
+    pool = azserve.make("Table-v0", num_envs=roots, table={**table, "root": np.arange(roots) % 64})
+    pool.reset()
+    ids = pool.snapshot()
+    return lambda: azserve.search(pool, ids, "table", num_simulations=sims, policy=policy, seed=1)
+
+
+def random_table(actions: int, states: int = 512) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        "next_state": rng.integers(states, size=(states, actions)),
+        "reward": np.zeros((states, actions), np.float32),
+        "discount": np.full((states, actions), -1, np.float32),
+        "prior_logits": rng.normal(size=(states, actions)).astype(np.float32),
+        "value": rng.uniform(-1, 1, size=states).astype(np.float32),
+    }
+
+
+def mctx_table(policy: str, roots: int, actions: int, sims: int):
+    import jax
+    import jax.numpy as jnp
+    import mctx
+
+    t = {k: jnp.asarray(v) for k, v in random_table(actions).items()}
+    state = jnp.arange(roots) % 64
+
+    def recurrent(_, key, action, state):
+        nxt = t["next_state"][state, action]
+        at = (state, action)
+        out = mctx.RecurrentFnOutput(t["reward"][at], t["discount"][at], t["prior_logits"][nxt], t["value"][nxt])
+        return out, nxt
+
+    @jax.jit
+    def run(key):
+        root = mctx.RootFnOutput(t["prior_logits"][state], t["value"][state], state)
+        f = mctx.gumbel_muzero_policy if policy == "gumbel" else mctx.muzero_policy
+        return f((), key, root, recurrent, sims).action
+
+    key = jax.random.PRNGKey(1)
+    return lambda: run(key).block_until_ready()
+
+
+def table_rows(seconds: float, quick: bool):
+    peers = installed("mctx") and not quick
+    for actions, goals in ((7, ("8", "30")), (82, ("30", "30")), (362, ("25", "25"))):
+        for roots in (1, 64, 256):
+            for policy, goal in zip(("gumbel", "muzero"), goals, strict=True):
+                theirs = mctx_table(policy, roots, actions, 64) if peers else None
+                ours = table_search(policy, roots, actions, 64)
+                a, b = in_turns(ours, theirs, roots * 64, seconds, time.process_time)
+                yield Row(f"search table, {actions} actions, {roots} roots, 64 sims, {policy} (sims/CPU s)", a, "mctx", b, goal)
+
+
 def search_rows(seconds: float, quick: bool):
     peers = installed("mctx", "pgx") and not quick
     goals = {("gumbel", 64): "6", ("muzero", 64): "20", ("gumbel", 256): "20", ("muzero", 256): "50"}
@@ -113,6 +184,9 @@ def search_rows(seconds: float, quick: bool):
     for policy, goal in (("alphazero", "4 M/s"), ("muzero", "4 M/s"), ("gumbel", "1.5 M/s")):
         a, _ = in_turns(azserve_search(policy, 64, 800), None, 64 * 800, seconds, time.process_time)
         yield Row(f"search ConnectFour, 64 roots, 800 sims, {policy} (sims/CPU s)", a, goal=goal)
+    theirs = openspiel_search(1000) if installed("pyspiel") and not quick else None
+    a, b = in_turns(azserve_rollouts(1000), theirs, 1000, seconds, time.process_time)
+    yield Row("search ConnectFour, one root, 1000 sims, random playouts (sims/CPU s)", a, "OpenSpiel's MCTSBot", b, "10")
 
 
 # -- environments ----------------------------------------------------------------------------------
@@ -212,11 +286,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each side of a row")
     parser.add_argument("--quick", action="store_true", help="leave the peers out that take long to compile")
-    parser.add_argument("--only", default="", help="rows whose group contains this: search, cartpole, simulate")
+    parser.add_argument("--only", default="", help="rows whose group contains this: search, table, cartpole, simulate")
     args = parser.parse_args()
-    groups = {"search": search_rows, "cartpole": cartpole_rows, "simulate": simulate_rows}
-    print(f"| {'what':68} | {'azserve':>9} | {'peer':29} | {'its rate':>9} | {'ratio':>7} | {'at least':>8} |")
-    print(f"| {'-' * 68} | {'-' * 9} | {'-' * 29} | {'-' * 9} | {'-' * 7} | {'-' * 8} |")
+    groups = {"search": search_rows, "table": table_rows, "cartpole": cartpole_rows, "simulate": simulate_rows}
+    print(f"| {'what':74} | {'azserve':>9} | {'peer':29} | {'its rate':>9} | {'ratio':>7} | {'at least':>8} |")
+    print(f"| {'-' * 74} | {'-' * 9} | {'-' * 29} | {'-' * 9} | {'-' * 7} | {'-' * 8} |")
     for name, rows in groups.items():
         if args.only not in name:
             continue
@@ -224,7 +298,7 @@ def main() -> None:
             ratio = f"{r.ours / r.theirs:.2f}" if r.theirs else ""
             theirs = human(r.theirs) if r.theirs else ""
             print(
-                f"| {r.what:68} | {human(r.ours):>9} | {r.peer if r.theirs else '':29} | {theirs:>9} | {ratio:>7} "
+                f"| {r.what:74} | {human(r.ours):>9} | {r.peer if r.theirs else '':29} | {theirs:>9} | {ratio:>7} "
                 f"| {r.goal:>8} |",
                 flush=True,
             )
