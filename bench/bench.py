@@ -86,12 +86,14 @@ def mctx_search(policy: str, roots: int, sims: int):
         reward = nxt.rewards[jnp.arange(roots), mover]
         discount = jnp.where(nxt.terminated, 0.0, -1.0)
         logits = jnp.where(nxt.legal_action_mask, 0.0, jnp.finfo(jnp.float32).min)
-        out = mctx.RecurrentFnOutput(reward, discount, logits, jnp.zeros(roots))
+        out = mctx.RecurrentFnOutput(
+            reward=reward, discount=discount, prior_logits=logits, value=jnp.zeros(roots)
+        )
         return out, nxt
 
     @jax.jit
     def run(key, state):
-        root = mctx.RootFnOutput(jnp.zeros((roots, 7)), jnp.zeros(roots), state)
+        root = mctx.RootFnOutput(prior_logits=jnp.zeros((roots, 7)), value=jnp.zeros(roots), embedding=state)
         f = mctx.gumbel_muzero_policy if policy == "gumbel" else mctx.muzero_policy
         return f((), key, root, recurrent, sims, invalid_actions=~state.legal_action_mask).action
 
@@ -146,12 +148,17 @@ def mctx_table(policy: str, roots: int, actions: int, sims: int):
     def recurrent(_, key, action, state):
         nxt = t["next_state"][state, action]
         at = (state, action)
-        out = mctx.RecurrentFnOutput(t["reward"][at], t["discount"][at], t["prior_logits"][nxt], t["value"][nxt])
+        out = mctx.RecurrentFnOutput(
+            reward=t["reward"][at], discount=t["discount"][at], prior_logits=t["prior_logits"][nxt],
+            value=t["value"][nxt],
+        )
         return out, nxt
 
     @jax.jit
     def run(key):
-        root = mctx.RootFnOutput(t["prior_logits"][state], t["value"][state], state)
+        root = mctx.RootFnOutput(
+            prior_logits=t["prior_logits"][state], value=t["value"][state], embedding=state
+        )
         f = mctx.gumbel_muzero_policy if policy == "gumbel" else mctx.muzero_policy
         return f((), key, root, recurrent, sims).action
 
