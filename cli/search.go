@@ -63,7 +63,7 @@ func newEvaluator(text string, env *envs.Env) (evaluator.Evaluator, func(), erro
 	case "uniform":
 		return evaluator.Uniform{}, nothing, nil
 	case "rollout":
-		ev, err := evaluator.NewRollout(env, 1, 10_000)
+		ev, err := evaluator.NewRollout(1, 10_000)
 		return ev, nothing, err
 	case "table":
 		ev, err := evaluator.NewTable(env)

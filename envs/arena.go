@@ -54,6 +54,10 @@ type Arena interface {
 	// Capabilities.Discounts.
 	Discount(slots []int32, out []float32)
 
+	// Playout plays random legal actions from copies of the states to the end, for at most maxSteps
+	// steps, and writes the sum of the rewards from the view of the player to move at the start.
+	Playout(slots []int32, seeds []uint64, maxSteps int, value []float32)
+
 	// AppendState appends the portable bytes of a state.
 	AppendState(dst []byte, slot int32) []byte
 	// DecodeState makes a slot the state that the bytes describe. On an error, which wraps
@@ -100,6 +104,7 @@ type arena[S any] struct {
 type scratch[S any] struct {
 	states []*S
 	legal  []bool
+	state  S
 }
 
 func newArena[S any](k *kernel[S], slots int) *arena[S] {

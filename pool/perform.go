@@ -232,7 +232,8 @@ func (p *Pool) drain() {
 	defer p.tmp.Put(sc)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.queue) > 0 {
+	// A worker may come round late and find work that meanwhile waits for Recv.
+	for len(p.queue) > 0 && !p.inline {
 		p.take(min(p.chunk(), len(p.queue)), sc)
 		p.mu.Unlock()
 		sc.fit(len(sc.jobs))
@@ -272,7 +273,7 @@ func (p *Pool) keep(sc *scratch, b *Batch) {
 	}
 }
 
-// chunk returns how many jobs a worker takes at a time: about 40 us of work, so that taking them
+// chunk returns how many jobs a worker takes at a time: about 100 us of work, so that taking them
 // costs little and a slow environment holds up few others.
 func (p *Pool) chunk() int {
 	cost := p.cost.Cost()

@@ -93,7 +93,7 @@ func TestSolveConnectFour(t *testing.T) {
 		a := env.NewArena(64)
 		a.Reset([]int32{0}, nil, []uint64{0})
 		want := minimax(a, 0, map[string]int{})
-		ev, err := evaluator.NewRollout(env, 1, 1000)
+		ev, err := evaluator.NewRollout(1, 1000)
 		require.NoError(t, err)
 		r := newRig(t, env, ev)
 		cfg := r.plain(tree.AlphaZero, 1_000_000)

@@ -174,7 +174,7 @@ func NewGumbel(
 
 // NewUCT returns the reference player: UCT with one random playout a simulation.
 func NewUCT(env *envs.Env, simulations int, workers dispatch.Runner) (*Searcher, error) {
-	ev, err := evaluator.NewRollout(env, 1, 10_000)
+	ev, err := evaluator.NewRollout(1, 10_000)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/internal/safe"
@@ -79,7 +80,7 @@ func (s *Store) Simulate(parents, actions []int32, out *Steps) error {
 	}
 	s.dispatch.Run(len(parents), j.check)
 	if j.err == nil && j.illegal == len(parents) {
-		s.dispatch.Measured(len(parents), j.run)
+		s.dispatch.Run(len(parents), j.run)
 	}
 	return s.finish(parents, j)
 }
@@ -160,10 +161,12 @@ func (j *job) checkShard(lo, hi int) {
 
 func (j *job) stepShard(lo, hi int) {
 	defer j.recover(lo)
+	start := time.Now()
 	out := j.out[lo:hi]
 	j.store.arena.Step(j.parents[lo:hi], j.slots[lo:hi], j.actions[lo:hi], out)
 	j.steps.outcomes(out, lo)
 	j.steps.fill(j.store.arena, j.slots[lo:hi], lo)
+	j.store.dispatch.Learn(hi-lo, time.Since(start))
 }
 
 // outcomes writes the outcomes of rows row0 and up.

@@ -31,9 +31,9 @@ const (
 	Threads Mode = "threads"
 )
 
-// ShardNanos is the least work worth a shard of its own: handing one to another thread and waiting
-// for it took 8 to 12 us when measured, so a shard of 40 us gains.
-const ShardNanos = 40_000
+// ShardNanos is the least work worth a shard of its own. Handing one to another thread and waiting
+// for it took 8 to 12 us when measured on an idle machine, and several times that on a busy one.
+const ShardNanos = 100_000
 
 // Parse checks the name of a way to dispatch; "" means Auto.
 func Parse(name string) (Mode, error) {
@@ -87,22 +87,11 @@ func (d *Dispatcher) Run(n int, f func(lo, hi int)) {
 	f(0, n)
 }
 
-// Measured is Run, and learns from it what a state costs: a moving average over about 8 batches.
-func (d *Dispatcher) Measured(n int, f func(lo, hi int)) {
-	if d.how != Auto || n == 0 {
-		d.Run(n, f)
-		return
-	}
-	shards := d.Shards(n)
-	start := time.Now()
-	d.Run(n, f)
-	d.Learn(n, time.Since(start)*time.Duration(shards))
-}
-
 // Cost returns the estimate of one state's nanoseconds, 0 while there is none.
 func (d *Dispatcher) Cost() float64 { return math.Float64frombits(d.cost.Load()) }
 
-// Learn notes that n states took this much time of one thread.
+// Learn notes that n states took this much time of one thread, without what handing them over took. The
+// estimate is a moving average over about 8 batches.
 func (d *Dispatcher) Learn(n int, took time.Duration) {
 	cost := float64(took.Nanoseconds()) / float64(n)
 	if old := d.Cost(); old > 0 {

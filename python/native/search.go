@@ -350,7 +350,7 @@ func (m *models) build(name string, env *envs.Env) (evaluator.Evaluator, error) 
 	case "uniform":
 		return evaluator.Uniform{}, nil
 	case "rollout":
-		return evaluator.NewRollout(env, 1, 10_000)
+		return evaluator.NewRollout(1, 10_000)
 	case "table":
 		return evaluator.NewTable(env)
 	}
