@@ -107,14 +107,13 @@ def text(function: Any, payload: Any = None, handle: int = 0) -> tuple[Any, int]
     return (json.loads(reply) if reply else None), int(c.handle)
 
 
-def address(array: NDArray[Any]) -> int:
-    """Return the address of an array's memory."""
-    return int(array.__array_interface__["data"][0])
-
-
 def pointer(kind: str, array: NDArray[Any] | None) -> Any:
-    """Return an array's memory as a C pointer, NULL for None."""
-    return ffi.NULL if array is None else ffi.cast(kind, address(array))
+    """Return an array's memory as C sees it, e.g. for "int32_t[]"; NULL for None.
+
+    What is returned keeps the array alive, and must itself be kept until the call is over: a C struct
+    doesn't.
+    """
+    return ffi.NULL if array is None else ffi.from_buffer(kind, array)
 
 
 def json_value(value: Any) -> Any:

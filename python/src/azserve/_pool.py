@@ -20,6 +20,7 @@ from ._native import ffi, lib
 from ._spec import Spec, decode
 
 Obs = dict[str, NDArray[Any]]
+_Field = tuple[str, np.dtype[Any], tuple[int, ...]]
 
 _INFO = ("env_id", "terminated", "truncated", "to_play", "elapsed_step")
 
@@ -117,7 +118,7 @@ class Pool:
         self._handle = handle
         self._scopes: list[Counter[int]] = []
         self._finalizer = weakref.finalize(self, _close, handle)
-        fields = [(f"obs.{a.name}", a.dtype, a.shape) for a in self.spec.obs]
+        fields: list[_Field] = [(f"obs.{a.name}", a.dtype, a.shape) for a in self.spec.obs]
         if self.spec.masks:
             fields.append(("obs.action_mask", np.dtype(np.bool_), (self.spec.num_actions,)))
         flags = np.dtype(np.bool_)
@@ -131,19 +132,30 @@ class Pool:
             ("to_play", np.dtype(np.int32), ()),
             ("elapsed", np.dtype(np.int32), ()),
         ]
+        mask = [] if self.spec.masks else [("mask", flags, (self.spec.num_actions,))]
+        self._simulate_fields = [
+            *fields,
+            *mask,
+            ("reward", np.dtype(np.float32), ()),
+            ("terminated", flags, ()),
+            ("truncated", flags, ()),
+            ("to_play", np.dtype(np.int32), ()),
+            ("child", np.dtype(np.int32), ()),
+        ]
         self._recv_layout = _arrays.Layout(self._recv_fields, self.batch_size)
-        self._layouts: dict[int, _arrays.Layout] = {}
+        self._layouts: dict[tuple[str, int], _arrays.Layout] = {}
         self._local = threading.local()
 
-    def _block(self, kind: str) -> _native.Block:
-        """Return this thread's own argument block of a kind."""
+    def _block(self, name: str) -> _native.Block:
+        """Return this thread's own argument block of a name."""
         try:
-            return self._local.blocks[kind]  # type: ignore[no-any-return]
+            return self._local.blocks[name]  # type: ignore[no-any-return]
         except AttributeError:
             self._local.blocks = {}
         except KeyError:
             pass
-        block = self._local.blocks[kind] = _native.Block(kind)
+        kind = "azs_send *" if name == "send" else "azs_recv *"
+        block = self._local.blocks[name] = _native.Block(kind)
         block.c.pool = self._handle
         return block
 
@@ -158,7 +170,7 @@ class Pool:
         block = _native.Block("azs_send *")
         block.c.pool, block.c.n = self._handle, self.num_envs
         seeds = None if seed is None else _arrays.seeds("seed", seed, self.num_envs)
-        block.c.seeds = _native.pointer("uint64_t *", seeds)
+        block.c.seeds = _native.pointer("uint64_t[]", seeds)
         _native.call(lib.azs_pool_reset, block)
 
     def send(self, actions: ArrayLike, env_id: ArrayLike | None = None) -> None:
@@ -181,11 +193,11 @@ class Pool:
             )
         if ids is not None and len(ids) != len(a):
             raise _errors.InvalidArgumentError(f"actions has {len(a)} entries, env_id {len(ids)}")
-        block = self._block("azs_send *")
+        block = self._block("send")
         c = block.c
         c.n = len(a)
-        c.actions = _native.pointer("int32_t *", a)
-        c.ids = _native.pointer("int32_t *", ids)
+        actions_at, ids_at = _native.pointer("int32_t[]", a), _native.pointer("int32_t[]", ids)
+        c.actions, c.ids = actions_at, ids_at
         _native.call(lib.azs_pool_send, block)
 
     def recv(
@@ -211,7 +223,7 @@ class Pool:
             RecvTimeoutError: The results come with a later call.
         """
         slab, first, address = self._recv_layout.allocate()
-        block = self._block("azs_recv *")
+        block = self._block("recv")
         block.c.timeout = -1.0 if timeout is None else max(0.0, float(timeout))
         self._recv_layout.point(block.rows, address)
         while True:
@@ -261,11 +273,11 @@ class Pool:
     def _final(self, ids: NDArray[np.int32]) -> Obs:
         ids = np.ascontiguousarray(ids)
         fields = [f for f in self._read_fields if f[0] != "obs.action_mask"]
-        layout = _arrays.Layout(fields, len(ids))
+        layout = self._layout("final", fields, len(ids))
         slab, first, address = layout.allocate()
-        block = _native.Block("azs_recv *")
-        block.c.pool, block.c.n = self._handle, len(ids)
-        block.c.states = _native.pointer("int32_t *", ids)
+        block = self._block("final")
+        block.c.n = len(ids)
+        block.c.states = _native.pointer("int32_t[]", ids)
         layout.point(block.rows, address)
         _native.call(lib.azs_pool_final, block)
         return self._obs(layout.views(slab, first))
@@ -298,11 +310,11 @@ class Pool:
         self._states_call(lib.azs_pool_restore, ids, states)
 
     def _states_call(self, function: Any, ids: NDArray[np.int32] | None, states: NDArray[np.int32]) -> None:
-        block = self._block("azs_send *")
+        block = self._block("send")
         c = block.c
         c.n = len(states)
-        c.ids = _native.pointer("int32_t *", ids)
-        c.states = _native.pointer("int32_t *", states)
+        c.ids = _native.pointer("int32_t[]", ids)
+        c.states = _native.pointer("int32_t[]", states)
         _native.call(function, block)
 
     def simulate_batch(
@@ -322,12 +334,12 @@ class Pool:
         if len(states) != len(a):
             raise _errors.InvalidArgumentError(f"state_id has {len(states)} entries, actions {len(a)}")
         n = len(states)
-        layout = self._simulate_layout(n)
+        layout = self._layout("simulate", self._simulate_fields, n)
         slab, first, address = layout.allocate()
         block = _native.Block("azs_recv *")
         block.c.pool, block.c.n = self._handle, n
-        block.c.states = _native.pointer("int32_t *", states)
-        block.c.actions = _native.pointer("int32_t *", a)
+        block.c.states = _native.pointer("int32_t[]", states)
+        block.c.actions = _native.pointer("int32_t[]", a)
         layout.point(block.rows, address)
         _native.call(lib.azs_pool_simulate, block)
         views = layout.views(slab, first)
@@ -341,25 +353,13 @@ class Pool:
         }
         return obs, views["reward"], views["terminated"] | views["truncated"], child
 
-    def _simulate_layout(self, n: int) -> _arrays.Layout:
-        """Return the layout of n children; the last few are kept."""
-        layout = self._layouts.get(n)
+    def _layout(self, what: str, fields: list[_Field], n: int) -> _arrays.Layout:
+        """Return the layout of n rows; those of the last few sizes are kept."""
+        layout = self._layouts.get((what, n))
         if layout is None:
-            flags, whole = np.dtype(np.bool_), np.dtype(np.int32)
-            mask = [] if self.spec.masks else [("mask", flags, (self.spec.num_actions,))]
-            fields = [
-                *self._read_fields,
-                *mask,
-                ("reward", np.dtype(np.float32), ()),
-                ("terminated", flags, ()),
-                ("truncated", flags, ()),
-                ("to_play", whole, ()),
-                ("child", whole, ()),
-            ]
-            layout = _arrays.Layout(fields, n)
-            if len(self._layouts) >= 64:
+            if len(self._layouts) >= 256:
                 self._layouts.clear()
-            self._layouts[n] = layout
+            layout = self._layouts[what, n] = _arrays.Layout(fields, n)
         return layout
 
     def release_batch(self, state_id: ArrayLike) -> None:
@@ -398,11 +398,11 @@ class Pool:
         block = _native.Block("azs_blobs *")
         c = block.c
         c.pool, c.n = self._handle, n
-        c.states = _native.pointer("int32_t *", states)
-        c.offsets = _native.pointer("int64_t *", offsets)
+        c.states = _native.pointer("int32_t[]", states)
+        c.offsets = _native.pointer("int64_t[]", offsets)
         data = np.empty(n * 256, np.uint8)
         while True:
-            c.data, c.data_cap = _native.pointer("uint8_t *", data), len(data)
+            c.data, c.data_cap = _native.pointer("uint8_t[]", data), len(data)
             _native.call(lib.azs_pool_dump, block)
             if c.data_len <= len(data):
                 break
@@ -422,8 +422,8 @@ class Pool:
         block = _native.Block("azs_blobs *")
         c = block.c
         c.pool, c.n = self._handle, len(blobs)
-        c.states = _native.pointer("int32_t *", out)
-        c.offsets = _native.pointer("int64_t *", offsets)
+        c.states = _native.pointer("int32_t[]", out)
+        c.offsets = _native.pointer("int64_t[]", offsets)
         source = ffi.from_buffer("uint8_t[]", data)
         c.data, c.data_len = source, len(data)
         _native.call(lib.azs_pool_load, block)

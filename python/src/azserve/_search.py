@@ -181,14 +181,14 @@ class _Request:
         block.pool, block.n = pool._handle, n
         self._config = ffi.from_buffer("char[]", self.config)
         block.config, block.config_len = self._config, len(self.config)
-        block.states = _native.pointer("int32_t *", self.states)
-        block.seeds = _native.pointer("uint64_t *", self.seeds)
+        block.states = _native.pointer("int32_t[]", self.states)
+        block.seeds = _native.pointer("uint64_t[]", self.seeds)
         if isinstance(seed, (int, np.integer)):
             block.seed = int(seed) % 2**64
-        block.invalid = _native.pointer("uint8_t *", self.invalid)
-        block.dirichlet = _native.pointer("float *", self.noise["dirichlet_noise"])
-        block.root_gumbel = _native.pointer("float *", self.noise["root_gumbel"])
-        block.action_gumbel = _native.pointer("float *", self.noise["action_gumbel"])
+        block.invalid = _native.pointer("uint8_t[]", self.invalid)
+        block.dirichlet = _native.pointer("float[]", self.noise["dirichlet_noise"])
+        block.root_gumbel = _native.pointer("float[]", self.noise["root_gumbel"])
+        block.action_gumbel = _native.pointer("float[]", self.noise["action_gumbel"])
 
     def run(self, simulations: int) -> SearchResult:
         """Run the search in Go; a long one in a thread of its own, so that Ctrl-C can end it."""
@@ -223,13 +223,13 @@ class _Answer:
         self.proven = np.zeros(n, np.bool_)
         self.block = _native.Block("azs_result *")
         block = self.block.c
-        block.action = _native.pointer("int32_t *", self.action)
-        block.action_weights = _native.pointer("float *", self.weights)
-        block.visits = _native.pointer("int32_t *", self.visits)
-        block.qvalues = _native.pointer("float *", self.qvalues)
-        block.value = _native.pointer("float *", self.value)
-        block.raw_value = _native.pointer("float *", self.raw)
-        block.proven = _native.pointer("uint8_t *", self.proven)
+        block.action = _native.pointer("int32_t[]", self.action)
+        block.action_weights = _native.pointer("float[]", self.weights)
+        block.visits = _native.pointer("int32_t[]", self.visits)
+        block.qvalues = _native.pointer("float[]", self.qvalues)
+        block.value = _native.pointer("float[]", self.value)
+        block.raw_value = _native.pointer("float[]", self.raw)
+        block.proven = _native.pointer("uint8_t[]", self.proven)
 
     def result(self, tree: Tree | None) -> SearchResult:
         b = self.block.c
@@ -334,8 +334,8 @@ class Search:
             raise _errors.EvaluatorError(str(e)) from None
         block = self._step
         block.c.n = n
-        block.c.logits = _native.pointer("float *", logits)
-        block.c.value = _native.pointer("float *", values)
+        block.c.logits = _native.pointer("float[]", logits)
+        block.c.value = _native.pointer("float[]", values)
         _native.call(lib.azs_search_expand, block)
         self._waiting = 0
 
@@ -355,7 +355,7 @@ class Search:
         a = _arrays.int32("actions", actions)
         block = self._step
         block.c.n = len(a)
-        block.c.actions = _native.pointer("int32_t *", a)
+        block.c.actions = _native.pointer("int32_t[]", a)
         _native.call(lib.azs_search_advance, block)
 
     def result(self) -> SearchResult:
@@ -385,7 +385,7 @@ class Search:
             children_prior_logits=np.zeros((n, nodes, a), np.float32),
             terminal=np.zeros((n, nodes), np.bool_),
         )
-        kinds = {"i": "int32_t *", "f": "float *", "b": "uint8_t *"}
+        kinds = {"i": "int32_t[]", "f": "float[]", "b": "uint8_t[]"}
         for row in range(n):
             block = _native.Block("azs_tree *")
             block.c.search, block.c.row = self._handle, row
