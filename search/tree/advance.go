@@ -93,6 +93,9 @@ func (t *Tree) compactEdges(order []int32) {
 // Fraction and Gumbel are read; logits and value are those that the node had. An action that Invalid
 // masks loses its visits, and the root's value is then that of what is left.
 func (t *Tree) Reroot(in *RootInput) {
+	if t.nodes[Root].next == unranked {
+		t.ready(Root)
+	}
 	logits := make([]float32, t.actions)
 	t.priorLogits(logits)
 	t.root.raw = t.nodes[Root].raw

@@ -52,8 +52,7 @@ func (t *Tree) expand(i int32, n *node, v *Evaluation) {
 		return
 	}
 	n.kind = open
-	priors := t.priors(i)
-	t.setPriors(priors, v.Logits, v.Legal)
+	load(t.priors(i), v.Logits, v.Legal)
 	if len(t.logits) > 0 {
 		at := t.logits[int(i)*t.stride : int(i)*t.stride+t.width(i)]
 		clear(at)
@@ -67,54 +66,71 @@ func (t *Tree) expand(i int32, n *node, v *Evaluation) {
 	n.next = unranked
 }
 
-// setPriors writes the softmax over the legal actions, and the mark of the others.
-func (t *Tree) setPriors(priors, logits []float32, legal []bool) {
+// load copies logits to where a node's priors will be, NaN where an action is illegal. The softmax waits
+// until a simulation passes the node: most nodes are never passed.
+func load(row, logits []float32, legal []bool) {
 	if logits == nil {
-		uniform(priors, legal)
+		clear(row)
+	} else {
+		copy(row, logits)
+	}
+	if legal == nil {
 		return
 	}
-	top := vecmath.NegInf
-	for a, l := range logits {
-		if legal == nil || legal[a] {
-			top = max(top, l)
-		}
-	}
-	if math.IsInf(float64(top), -1) { // no legal action has any prior
-		uniform(priors, legal)
-		return
-	}
-	sum := float32(0)
-	for a, l := range logits {
-		priors[a] = priorIllegal
-		if legal == nil || legal[a] {
-			priors[a] = vecmath.Exp(l - top)
-			sum += priors[a]
-		}
-	}
-	scale := 1 / sum
-	for a := range priors {
-		if priors[a] >= 0 {
-			priors[a] *= scale
+	for a, ok := range legal {
+		if !ok {
+			row[a] = illegalLogit
 		}
 	}
 }
 
-// uniform writes equal priors for the legal actions.
-func uniform(priors []float32, legal []bool) {
-	count := len(priors)
-	if legal != nil {
-		count = 0
-		for _, ok := range legal {
-			if ok {
-				count++
-			}
+// illegalLogit marks an illegal action among loaded logits: a NaN, so that every comparison skips it.
+var illegalLogit = float32(math.NaN())
+
+// soften turns loaded logits into priors: the softmax over the legal actions, and the mark of the
+// others. If all are equal, or no legal action has any prior (-Inf), the priors are equal.
+func soften(row []float32) {
+	low, top := float32(math.Inf(1)), vecmath.NegInf
+	count := 0
+	for _, l := range row {
+		if l != l {
+			continue
+		}
+		count++
+		if l > top {
+			top = l
+		}
+		if l < low {
+			low = l
 		}
 	}
-	p := 1 / float32(count)
-	for a := range priors {
-		priors[a] = p
-		if legal != nil && !legal[a] {
-			priors[a] = priorIllegal
+	if low == top || math.IsInf(float64(top), -1) {
+		uniform(row, 1/float32(count))
+		return
+	}
+	sum := float32(0)
+	for a, l := range row {
+		if l != l {
+			row[a] = priorIllegal
+			continue
+		}
+		row[a] = vecmath.Exp(l - top)
+		sum += row[a]
+	}
+	scale := 1 / sum
+	for a := range row {
+		if row[a] >= 0 {
+			row[a] *= scale
+		}
+	}
+}
+
+// uniform gives every legal action the prior p.
+func uniform(row []float32, p float32) {
+	for a, l := range row {
+		row[a] = p
+		if l != l {
+			row[a] = priorIllegal
 		}
 	}
 }

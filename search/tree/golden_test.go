@@ -192,7 +192,8 @@ func TestGoldenQTransforms(t *testing.T) {
 			a := len(c.ChildrenVisits)
 			priors := make([]float32, a)
 			tr := &Tree{actions: a}
-			tr.setPriors(priors, c.ChildrenPriorLogits, nil)
+			load(priors, c.ChildrenPriorLogits, nil)
+			soften(priors)
 			n := &node{mean: float32(c.NodeValue), visits: 1, raw: c.NodeRawValue}
 			var edges []edge
 			for i, v := range c.ChildrenVisits {

@@ -49,7 +49,7 @@ func (t *Tree) descend() (Leaf, arrival) {
 	for depth := 1; ; depth++ {
 		n := &t.nodes[at]
 		if n.next == unranked {
-			t.rank(at)
+			t.ready(at)
 		}
 		k := t.choose(n, depth == 1)
 		if k < 0 {

@@ -78,7 +78,7 @@ type Tree struct {
 	leaves  int    // in flight
 
 	// prior[node*stride+a] is the prior of an unvisited legal action; -1 marks a visited action, -2
-	// an illegal one.
+	// an illegal one. Before a node is ready they are its logits, see load.
 	prior  []float32
 	logits []float32 // the same shape, as given; only with KeepLogits
 
@@ -216,8 +216,14 @@ func extend[T any](x []T, n int) []T {
 	return append(x, make([]T, n)...)
 }
 
+// ready turns the loaded logits of a node that is passed for the first time into ranked priors.
+func (t *Tree) ready(i int32) {
+	soften(t.priors(i))
+	t.rank(i)
+}
+
 // rank finds the best unvisited action of a node, first index on equality, and the prior mass of
-// all unvisited. Nodes that are never passed again, which most are, are never ranked.
+// all unvisited.
 func (t *Tree) rank(i int32) {
 	n, priors := &t.nodes[i], t.priors(i)
 	next, best, rest := Unvisited, float32(-0.5), float32(0) // above the marks, below every prior
