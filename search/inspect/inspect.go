@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -82,7 +83,7 @@ func (b *builder) node(i int32, path []int32) *Node {
 			n.Omitted++
 			continue
 		}
-		child := b.node(c, append(path[:len(path):len(path)], int32(a)))
+		child := b.node(c, append(slices.Clip(path), int32(a)))
 		child.Action, child.Prior = b.o.Name(path, int32(a)), priors[a]
 		child.Reward = x.ChildrenRewards[at]
 		child.Q = x.ChildrenRewards[at] + x.ChildrenDiscounts[at]*x.ChildrenValues[at]
