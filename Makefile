@@ -28,7 +28,7 @@ $(VENV)/.installed: $(NATIVE) python/pyproject.toml
 	$(PY) -m pip install -q --disable-pip-version-check -e 'python[test,check]'
 	@touch $@
 
-run: build ## the main job: from random play to perfect tic-tac-toe in about half a minute
+run: build ## the main job: tic-tac-toe from random play, and what was reached, in about half a minute
 	bin/azserve train TicTacToe-v0
 
 test: build ## all tests: Go with the race detector where it pays, and Python
