@@ -206,21 +206,11 @@ func (a *arena[S]) Check(slots, actions []int32) int {
 	for i, slot := range slots {
 		row = i
 		a.k.mask.Mask(a.at(slabs, slot), sc.legal)
-		if !sc.legal[actions[i]] && !ended(sc.legal) {
+		if !sc.legal[actions[i]] && slices.Contains(sc.legal, true) {
 			return i
 		}
 	}
 	return -1
-}
-
-// ended says that a mask has no legal action.
-func ended(legal []bool) bool {
-	for _, ok := range legal {
-		if ok {
-			return false
-		}
-	}
-	return true
 }
 
 func (a *arena[S]) Step(parents, children, actions []int32, out []Outcome) {

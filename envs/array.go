@@ -1,7 +1,5 @@
 package envs
 
-import "fmt"
-
 // Array is a batch of one observation array: rows of equal size, row-major, in the slice of its
 // element type; the other slices are nil. The memory belongs to whoever made the Array, which may
 // be a foreign caller (a NumPy array).
@@ -152,22 +150,3 @@ func (r Row) Uint8(k int) []uint8 { a := &r.arrays[k]; return rowOf(a.U8, r.i, a
 func (r Row) Bool(k int) []bool { a := &r.arrays[k]; return rowOf(a.Bool, r.i, a.size) }
 
 func rowOf[T any](x []T, i, n int) []T { return x[i*n : (i+1)*n : (i+1)*n] }
-
-// CheckArrays reports the first array of a batch that doesn't fit the specification: one Array a
-// spec, of its element type, with at least rows rows.
-func CheckArrays(specs []ArraySpec, arrays []Array, rows int) error {
-	if len(arrays) != len(specs) {
-		return fmt.Errorf("envs: %d observation arrays; want %d", len(arrays), len(specs))
-	}
-	for i, s := range specs {
-		a := &arrays[i]
-		ok := (s.DType == Float32 && a.F32 != nil) || (s.DType == Float64 && a.F64 != nil) ||
-			(s.DType == Int32 && a.I32 != nil) || (s.DType == Uint8 && a.U8 != nil) ||
-			(s.DType == Bool && a.Bool != nil) || rows == 0
-		if !ok || a.size != s.Len() || a.Rows() < rows {
-			return fmt.Errorf("envs: observation %q: %d rows of %d elements; want %d rows of %d %vs",
-				s.Name, a.Rows(), a.size, rows, s.Len(), s.DType)
-		}
-	}
-	return nil
-}

@@ -3,6 +3,7 @@ package search
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/azserve/azserve/envs"
@@ -165,7 +166,7 @@ func (s *Search) openRoots(rows, slots []int32) {
 	for i, slot := range slots {
 		row := rows[i]
 		s.turns[slot] = turn[i]
-		if hasTrue(mask[i*s.actions : (i+1)*s.actions]) {
+		if slices.Contains(mask[i*s.actions:(i+1)*s.actions], true) {
 			s.active = append(s.active, row)
 			s.fresh[row] = true
 			continue
@@ -180,15 +181,6 @@ func fit[T any](x []T, n int) []T {
 		return make([]T, n)
 	}
 	return x[:n]
-}
-
-func hasTrue(x []bool) bool {
-	for _, v := range x {
-		if v {
-			return true
-		}
-	}
-	return false
 }
 
 // reserve makes room for n leaves.

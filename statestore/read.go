@@ -1,15 +1,6 @@
 package statestore
 
-import (
-	"github.com/azserve/azserve/envs"
-	"github.com/azserve/azserve/internal/safe"
-)
-
-// guard turns a panic of an environment into an error.
-func guard(f func() error) (err error) {
-	defer safe.Recover(&err)
-	return f()
-}
+import "github.com/azserve/azserve/envs"
 
 // View is what to read of a batch of states, into the caller's memory. A nil field isn't read.
 type View struct {

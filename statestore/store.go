@@ -7,6 +7,7 @@ import (
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/internal/dispatch"
+	"github.com/azserve/azserve/internal/safe"
 )
 
 // ErrClosed is returned by every call after Close.
@@ -71,9 +72,6 @@ func New(env *envs.Env, cfg Config, runner dispatch.Runner) (*Store, error) {
 
 // Env returns the environment.
 func (s *Store) Env() *envs.Env { return s.env }
-
-// Dispatch returns what decides on which threads the store's batches run.
-func (s *Store) Dispatch() *dispatch.Dispatcher { return s.dispatch }
 
 // Close frees everything. Calls in progress end first; later calls return ErrClosed.
 func (s *Store) Close() {
@@ -208,7 +206,7 @@ func (s *Store) create(out []int32, fill func(slots []int32) error) (err error) 
 	if err != nil {
 		return err
 	}
-	err = guard(func() error { return fill(j.slots) })
+	err = safe.Call(func() error { return fill(j.slots) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -235,7 +233,7 @@ func (s *Store) read(handles []int32, use func(slots []int32) error) error {
 		return err
 	}
 	defer s.unpin(j.slots)
-	return guard(func() error { return use(j.slots) })
+	return safe.Call(func() error { return use(j.slots) })
 }
 
 func (s *Store) pin(handles, slots []int32) error {

@@ -3,6 +3,7 @@
 package envstest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/azserve/azserve/envs"
@@ -152,12 +153,7 @@ func checkObs(t *testing.T, env *envs.Env, a envs.Arena, slot int32) {
 func hasLegal(a envs.Arena, env *envs.Env) bool {
 	mask := make([]bool, env.Spec().NumActions)
 	a.Mask([]int32{0}, mask)
-	for _, ok := range mask {
-		if ok {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(mask, true)
 }
 
 func testIsolation(t *testing.T, env *envs.Env) {

@@ -31,6 +31,12 @@ func Recover(err *error) {
 	*err = NewPanic(v)
 }
 
+// Call runs f; a panic in it is an error like any other.
+func Call(f func() error) (err error) {
+	defer Recover(&err)
+	return f()
+}
+
 // NewPanic describes a panic just recovered, with the stack of the goroutine it is called on.
 func NewPanic(value any) *PanicError { return &PanicError{Value: value, Stack: debug.Stack()} }
 

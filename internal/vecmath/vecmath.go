@@ -95,13 +95,3 @@ func LogSumExp(x []float32) float32 {
 	}
 	return top + Log(sum)
 }
-
-// Finite says whether every entry is neither NaN nor infinite; if not, at is the first that is.
-func Finite(x []float32) (at int, ok bool) {
-	for i, v := range x {
-		if v-v != 0 {
-			return i, false
-		}
-	}
-	return -1, true
-}

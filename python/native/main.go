@@ -44,11 +44,7 @@ func finish(s *C.azs_status, err error) C.int32_t {
 
 // call runs f, a panic being an error like any other.
 func call(s *C.azs_status, f func() error) C.int32_t {
-	err := func() (err error) {
-		defer safe.Recover(&err)
-		return f()
-	}()
-	return finish(s, err)
+	return finish(s, safe.Call(f))
 }
 
 // handleOf returns the object behind a number that Python holds.

@@ -22,7 +22,6 @@ from ._spec import Spec, decode
 Obs = dict[str, NDArray[Any]]
 _Field = tuple[str, np.dtype[Any], tuple[int, ...]]
 
-_INFO = ("env_id", "terminated", "truncated", "to_play", "elapsed_step")
 
 
 def make(
