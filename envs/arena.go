@@ -50,6 +50,8 @@ type Arena interface {
 	Mask(slots []int32, mask []bool)
 	// ToPlay writes the player to move.
 	ToPlay(slots []int32, out []int32)
+	// Hash writes the keys of the states ([Hasher]).
+	Hash(slots []int32, keys []uint64)
 	// Discount writes the discounts of the steps that led to the slots. Only with
 	// Capabilities.Discounts.
 	Discount(slots []int32, out []float32)
@@ -104,6 +106,7 @@ type arena[S any] struct {
 type scratch[S any] struct {
 	states []*S
 	legal  []bool
+	bytes  []byte
 	state  S
 }
 

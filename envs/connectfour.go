@@ -136,6 +136,9 @@ func (g *ConnectFour) Mask(s *ConnectFourState, legal []bool) {
 // ToPlay returns the mover.
 func (g *ConnectFour) ToPlay(s *ConnectFourState) int32 { return int32(s.Moves & 1) }
 
+// Hash is of the stones: who moves is in their number.
+func (g *ConnectFour) Hash(s *ConnectFourState) uint64 { return HashKey(s.Mine, s.Theirs) }
+
 // Symmetries has the one reflection, left to right.
 func (g *ConnectFour) Symmetries() []Symmetry {
 	m := gridSymmetry("mirror", g.rows, g.cols, 2, func(r, c int) (int, int) {

@@ -23,6 +23,7 @@ type Capabilities struct {
 	Discounts  bool // Discounter
 	Renders    bool // Renderer
 	Solves     bool // Solver
+	Hashes     bool // Hasher
 	Symmetries int  // how many, without the identity
 }
 
@@ -41,6 +42,7 @@ func Define[S any](rules Rules[S]) (*Env, error) {
 		caps: Capabilities{
 			Masks: k.mask != nil, Turns: k.turn != nil, Discounts: k.discount != nil,
 			Renders: k.render != nil, Solves: k.solve != nil,
+			Hashes: k.hash != nil,
 		},
 	}
 	if s, ok := any(rules).(Symmetrer); ok {
@@ -86,6 +88,7 @@ type kernel[S any] struct {
 	codec    Codec[S]
 	batch    BatchStepper[S]
 	solve    Solver[S]
+	hash     Hasher[S]
 }
 
 func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
@@ -105,6 +108,7 @@ func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
 	k.codec, _ = r.(Codec[S])
 	k.batch, _ = r.(BatchStepper[S])
 	k.solve, _ = r.(Solver[S])
+	k.hash, _ = r.(Hasher[S])
 	if k.spec.NumPlayers > 1 && k.turn == nil {
 		return nil, fmt.Errorf("envs: %s: %d players but no ToPlay method", k.spec.ID,
 			k.spec.NumPlayers)

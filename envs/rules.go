@@ -64,6 +64,14 @@ type Discounter[S any] interface {
 	Discount(s *S) float32
 }
 
+// Hasher is for rules whose states are met again on other ways: the same key means the same position.
+type Hasher[S any] interface {
+	// Hash returns a key of everything that the future depends on, and that Observe shows: the player to
+	// move, the history if rules or observation know it. Make it with [HashKey]: what is proven of a
+	// state, and what an evaluator said of it, is taken for every state with the same key.
+	Hash(s *S) uint64
+}
+
 // Symmetrer is for rules with board symmetries: transformations of a position under which the game
 // stays the same.
 type Symmetrer interface {

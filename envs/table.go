@@ -283,6 +283,9 @@ func (g *Table) Text(s *TableState) string { return fmt.Sprintf("state %d\n", s.
 // ActionName names an action by its column.
 func (g *Table) ActionName(_ *TableState, a int32) string { return fmt.Sprint(a) }
 
+// Hash is of the index: the tables say the rest.
+func (g *Table) Hash(s *TableState) uint64 { return HashKey(uint64(s.Index)) }
+
 // Validate refuses an index outside of the tables.
 func (g *Table) Validate(s *TableState) error {
 	if s.Index < 0 || int(s.Index) >= g.s {

@@ -74,6 +74,11 @@ func tttWins(stones uint16) bool {
 	return false
 }
 
+// Hash is of the stones and the mover.
+func (*TicTacToe) Hash(s *TicTacToeState) uint64 {
+	return HashKey(uint64(s.Stones[0])<<32 | uint64(s.Stones[1])<<16 | uint64(s.Mover))
+}
+
 // Observe writes the board as the mover sees it: his own stones first.
 func (*TicTacToe) Observe(s *TicTacToeState, row Row) {
 	board := row.Bool(0)

@@ -24,7 +24,7 @@ type rig struct {
 
 func newRig(t testing.TB, env *envs.Env, ev evaluator.Evaluator) *rig {
 	t.Helper()
-	store, err := statestore.New(env, statestore.Config{}, nil)
+	store, err := statestore.New(env, statestore.Config{MaxStates: 1 << 23}, nil)
 	require.NoError(t, err)
 	t.Cleanup(store.Close)
 	return &rig{t, env, store, ev}

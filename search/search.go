@@ -48,6 +48,7 @@ type Search struct {
 	stride  int // slots of a tree: simulations + 1
 
 	active []int32 // rows that aren't done
+	keyed  bool    // leaves need the keys of their states
 	fresh  []bool  // [B] the root waits for its evaluation
 	round  uint64  // how often Advance was called: each search draws its own noise
 	errs   []error // [B] why a row was given up
@@ -72,6 +73,7 @@ type leaves struct {
 	action   []int32
 	outcome  []envs.Outcome
 	turn     []int32
+	keys     []uint64 // only if Search.keyed
 	discount []float32
 	order    []int32 // which of all are to be evaluated
 	batch    evaluator.Batch
@@ -120,7 +122,7 @@ func begin(
 		cfg: *cfg, params: params, env: store.Env(), needs: needs,
 		actions: store.Env().Spec().NumActions, stride: cfg.NumSimulations + 1,
 		trees: make([]*tree.Tree, n), errs: make([]error, n), fresh: make([]bool, n),
-		picked: make([]tree.Leaf, cfg.LeavesPerStep),
+		picked: make([]tree.Leaf, cfg.LeavesPerStep), keyed: cfg.Solve,
 	}
 	s.turns = make([]int32, n*s.stride)
 	var err error
@@ -189,7 +191,7 @@ func (l *leaves) reserve(n int, env *envs.Env, needs evaluator.Needs) {
 	l.row, l.leaf = make([]int32, 0, n), make([]tree.Leaf, 0, n)
 	l.parent, l.slot, l.action = make([]int32, 0, n), make([]int32, 0, n), make([]int32, 0, n)
 	l.outcome, l.turn, l.discount = make([]envs.Outcome, n), make([]int32, n), make([]float32, n)
-	l.order = make([]int32, 0, n)
+	l.order, l.keys = make([]int32, 0, n), make([]uint64, n)
 	l.batch = evaluator.Batch{Spec: spec, Slots: make([]int32, n)}
 	if needs.Obs {
 		l.batch.Obs = envs.NewArrays(spec.Obs, n)

@@ -83,17 +83,31 @@ func (s *Search) stepLeaves() {
 	} else {
 		s.discounts(n)
 	}
+	if s.keyed {
+		a.Hash(slots, l.keys)
+	}
 	for i := range n {
-		o, at := &l.outcome[i], l.roots+i
 		s.turns[slots[i]] = l.turn[i]
-		if !o.Terminated {
+		if at := l.roots + i; !s.settle(i, at) {
 			l.order = append(l.order, int32(at))
-			continue
 		}
-		s.trees[l.row[at]].Apply(l.leaf[at], &tree.Evaluation{
-			Reward: o.Reward, Discount: l.discount[i], Ended: true, Proven: true,
+	}
+}
+
+// settle backs a leaf up that needs no evaluation: where the game ended, or whose value is proven.
+func (s *Search) settle(i, at int) bool {
+	l := &s.leaves
+	t, o := s.trees[l.row[at]], &l.outcome[i]
+	value, known := float32(0), o.Terminated
+	if !known && s.cfg.Solve {
+		value, known = t.Known(l.keys[i])
+	}
+	if known {
+		t.Apply(l.leaf[at], &tree.Evaluation{
+			Reward: o.Reward, Discount: l.discount[i], Ended: true, Proven: true, Value: value,
 		})
 	}
+	return known
 }
 
 // discounts writes the discount of each leaf's step: 0 into a terminal state, -1 where the mover
@@ -204,7 +218,7 @@ func (s *Search) apply(row, at int32, v *tree.Evaluation) {
 	}
 	i := int(at) - l.roots
 	o := &l.outcome[i]
-	v.Reward, v.Discount, v.Ended = o.Reward, l.discount[i], o.Truncated
+	v.Reward, v.Discount, v.Ended, v.Key = o.Reward, l.discount[i], o.Truncated, l.keys[i]
 	s.trees[row].Apply(l.leaf[at], v)
 }
 

@@ -104,6 +104,7 @@ func (t *Tree) Reroot(in *RootInput) {
 	t.setRootLogits(&with)
 	t.dropInvalid()
 	t.openRoot(&with)
+	t.rerootLimits()
 }
 
 // priorLogits writes the logarithm of the root's present prior.

@@ -20,6 +20,8 @@ type Evaluation struct {
 	Logits []float32 // [A] prior logits, of a chance node [Outcomes]; nil means all equal
 	Legal  []bool    // [A] nil means all
 	Value  float32   // from the view of the player to move at the leaf
+
+	Key uint64 // of the position, 0 for none: what Solve proves of one holds for all with its key
 }
 
 // Apply evaluates a leaf that Select returned: it is expanded, and its value backed up. Leaves may be
@@ -45,13 +47,17 @@ func (t *Tree) Apply(l Leaf, v *Evaluation) {
 func (t *Tree) expand(i int32, n *node, v *Evaluation) {
 	if v.Ended {
 		n.kind, n.proven = terminal, v.Proven
-		if v.Proven {
-			n.low, n.high = v.Value, v.Value
+		if v.Proven && t.cfg.Solve {
+			n.limits = int32(len(t.limits))
+			t.limits = append(t.limits, limits{v.Value, v.Value})
 		}
 		n.next = Unvisited
 		return
 	}
 	n.kind = open
+	if t.cfg.Solve {
+		n.limits = t.addLimits(v.Key)
+	}
 	load(t.priors(i), v.Logits, v.Legal)
 	if len(t.logits) > 0 {
 		at := t.logits[int(i)*t.stride : int(i)*t.stride+t.width(i)]

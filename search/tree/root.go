@@ -31,8 +31,10 @@ type RootInput struct {
 // SetRoot begins the search. Call it once after Reset, or after an Advance that kept nothing.
 func (t *Tree) SetRoot(in *RootInput) {
 	n := &t.nodes[Root]
-	*n = node{sum: float64(in.Value), mean: in.Value, visits: 1, raw: in.Value, parent: NoParent, kind: open,
-		low: t.cfg.MinValue, high: t.cfg.MaxValue}
+	*n = node{sum: float64(in.Value), mean: in.Value, visits: 1, raw: in.Value, parent: NoParent, kind: open}
+	if t.cfg.Solve {
+		n.limits = t.addLimits(0)
+	}
 	t.root.raw = in.Value
 	t.setRootLogits(in)
 	if in.Terminal {

@@ -52,6 +52,9 @@ func (t *Tree) descend() (Leaf, arrival) {
 			t.ready(at)
 		}
 		k := t.choose(n, depth == 1)
+		if k < 0 && n.next < 0 {
+			return Leaf{}, t.exhausted(at)
+		}
 		if k < 0 {
 			t.depth = max(t.depth, depth)
 			return t.newLeaf(at), foundLeaf
@@ -61,6 +64,9 @@ func (t *Tree) descend() (Leaf, arrival) {
 		if child.kind == pending {
 			t.land(at)
 			return Leaf{}, collision
+		}
+		if t.cfg.Solve {
+			t.settleTwin(child)
 		}
 		n.inFlight++
 		e.enter()
@@ -93,7 +99,7 @@ func (t *Tree) newLeaf(i int32) Leaf {
 	n := &t.nodes[i]
 	chance := t.cfg.Policy == Stochastic && !n.chance
 	t.nodes[child] = node{
-		parent: i, via: k, kind: pending, chance: chance, low: t.cfg.MinValue, high: t.cfg.MaxValue,
+		parent: i, via: k, kind: pending, chance: chance, limits: unknown,
 	}
 	n.inFlight++
 	t.hot[n.first+k].enter()
@@ -152,7 +158,7 @@ func (t *Tree) chooseUCB(n *node) int32 {
 	edges := t.edges(n)
 	f := t.transform(n, edges)
 	c := t.cfg.PbCInit * float32(math.Sqrt(math.Log(float64(n.visits+n.inFlight))))
-	best, at := vecmath.NegInf, int32(0)
+	best, at := vecmath.NegInf, int32(-1)
 	for k := range edges {
 		e := &edges[k]
 		s := f.ofEdge(e) + c/float32(math.Sqrt(float64(e.visits+e.inFlight)))
@@ -231,7 +237,7 @@ func (t *Tree) leastVisited(n *node) int32 {
 	if n.next >= 0 {
 		return -1
 	}
-	least, at := int32(-1), int32(0)
+	least, at := int32(-1), int32(-1)
 	for k, e := range t.edges(n) {
 		if v := e.visits + e.inFlight; !t.settled(n, k) && (least < 0 || v < least) {
 			least, at = v, int32(k)

@@ -26,7 +26,7 @@ type node struct {
 	nextPrior float32 // its prior
 	rest      float32 // prior mass of all unvisited actions
 	raw       float32 // the evaluator's value, the exact one once proven
-	low, high float32 // bounds of the exact value (Solve)
+	limits    int32   // where its bounds are, an index of Tree.limits (Solve)
 	kind      kind
 	proven    bool // its value is certain: an end by the rules, or by Solve
 	chance    bool // its edges are outcomes and not actions (Stochastic)
@@ -77,6 +77,9 @@ type Tree struct {
 	done    int    // simulations backed up
 	leaves  int    // in flight
 
+	limits   []limits         // bounds of exact values; positions met on several ways share theirs (Solve)
+	limitsOf map[uint64]int32 // by key
+
 	// prior[node*stride+a] is the prior of an unvisited legal action; -1 marks a visited action, -2
 	// an illegal one. Before a node is ready they are its logits, see load.
 	prior  []float32
@@ -119,6 +122,7 @@ func (t *Tree) Reset(p *Params, actions int) {
 	t.hot, t.cold = t.hot[:0], t.cold[:0]
 	t.kept, t.budget = 0, p.NumSimulations
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
+	t.resetLimits()
 	n := p.NumSimulations + 1
 	t.nodes = grow(t.nodes, n)
 	t.nodes[Root] = node{}
