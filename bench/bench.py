@@ -63,8 +63,8 @@ def in_turns(ours, theirs, units: float, seconds: float, clock=time.perf_counter
 # -- search ----------------------------------------------------------------------------------------
 
 
-def azserve_search(policy: str, roots: int, sims: int):
-    pool = azserve.make("ConnectFour-v0", num_envs=roots)
+def azserve_search(policy: str, roots: int, sims: int, env: str = "ConnectFour-v0", num_threads: int | None = None):
+    pool = azserve.make(env, num_envs=roots, num_threads=num_threads)
     pool.reset()
     ids = pool.snapshot()
     return lambda: azserve.search(pool, ids, "uniform", num_simulations=sims, policy=policy, seed=1)
@@ -99,6 +99,31 @@ def mctx_search(policy: str, roots: int, sims: int):
 
     key = jax.random.PRNGKey(1)
     return lambda: run(key, state).block_until_ready()
+
+
+def gumbel_mcts_search(policy: str, roots: int, sims: int):
+    import torch
+    from game_logic.tictactoe import TicTacToeLogic
+    from gumbel_mcts import PUCT, GumbelDense
+
+    class Uniform:
+        logic = TicTacToeLogic
+
+        def forward_for_mcts(self, batch):
+            n = len(batch["current_player"])
+            return {"policy": torch.full((n, 9), 1 / 9), "value": torch.zeros(n)}
+
+    torch.set_num_threads(1)  # it only converts arrays
+    search = GumbelDense if policy == "gumbel" else PUCT
+    tree = search(n_games=roots, max_nodes=roots * (sims + 2) + 1, logic=TicTacToeLogic, device="cpu")
+    games, boards, players = list(range(roots)), np.zeros((roots, 3, 3), np.int8), np.ones(roots, np.int8)
+
+    def run():
+        tree.reset()
+        tree.initialize_roots(games, boards, players)
+        return tree.run_simulation_batch(Uniform(), games, num_simulations=sims)
+
+    return run
 
 
 def openspiel_search(sims: int):
@@ -174,7 +199,8 @@ def table_rows(seconds: float, quick: bool):
                 theirs = mctx_table(policy, roots, actions, 64) if peers else None
                 ours = table_search(policy, roots, actions, 64)
                 a, b = in_turns(ours, theirs, roots * 64, seconds, time.process_time)
-                yield Row(f"search table, {actions} actions, {roots} roots, 64 sims, {policy} (sims/CPU s)", a, "mctx", b, goal)
+                what = f"search table, {actions} actions, {roots} roots, 64 sims, {policy} (sims/CPU s)"
+                yield Row(what, a, "mctx", b, goal)
 
 
 def search_rows(seconds: float, quick: bool):
@@ -193,7 +219,36 @@ def search_rows(seconds: float, quick: bool):
         yield Row(f"search ConnectFour, 64 roots, 800 sims, {policy} (sims/CPU s)", a, goal=goal)
     theirs = openspiel_search(1000) if installed("pyspiel") and not quick else None
     a, b = in_turns(azserve_rollouts(1000), theirs, 1000, seconds, time.process_time)
-    yield Row("search ConnectFour, one root, 1000 sims, random playouts (sims/CPU s)", a, "OpenSpiel's MCTSBot", b, "10")
+    what = "search ConnectFour, one root, 1000 sims, random playouts (sims/CPU s)"
+    yield Row(what, a, "OpenSpiel's MCTSBot", b, "10")
+
+
+def tictactoe_rows(seconds: float, quick: bool):
+    peers = installed("gumbel_mcts") and not quick
+    for roots in (64, 256):
+        for policy, name in (("gumbel", "GumbelDense"), ("alphazero", "PUCT")):
+            theirs = gumbel_mcts_search(policy, roots, 64) if peers else None
+            ours = azserve_search(policy, roots, 64, "TicTacToe-v0")
+            a, b = in_turns(ours, theirs, roots * 64, seconds, time.process_time)
+            what = f"search TicTacToe, {roots} roots, 64 sims, {policy} (sims/CPU s)"
+            yield Row(what, a, f"gumbel-mcts' {name}", b, "5")
+
+
+def growth_rows(seconds: float, quick: bool):
+    """Show what more simulations and more roots do to the rate; there is no peer."""
+    sizes = [(64, sims) for sims in (16, 64, 256, 1024, 4096)] + [(roots, 64) for roots in (1, 16, 64, 256, 1024)]
+    for policy in ("gumbel", "alphazero"):
+        for roots, sims in sizes:
+            a, _ = in_turns(azserve_search(policy, roots, sims), None, roots * sims, seconds, time.process_time)
+            yield Row(f"growth: ConnectFour, {roots} roots, {sims} sims, {policy} (sims/CPU s)", a)
+
+
+def threads_rows(seconds: float, quick: bool):
+    """Compare two threads with one, in simulations a second of wall-clock time."""
+    two, one = (azserve_search("gumbel", 256, 256, num_threads=n) for n in (2, 1))
+    a, b = in_turns(two, one, 256 * 256, seconds)
+    what = "search ConnectFour, 256 roots, 256 sims, gumbel, two threads (sims/s)"
+    yield Row(what, a, "azserve with one thread", b, "1.7")
 
 
 # -- environments ----------------------------------------------------------------------------------
@@ -293,9 +348,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each side of a row")
     parser.add_argument("--quick", action="store_true", help="leave the peers out that take long to compile")
-    parser.add_argument("--only", default="", help="rows whose group contains this: search, table, cartpole, simulate")
+    groups = {
+        "search": search_rows, "table": table_rows, "tictactoe": tictactoe_rows, "growth": growth_rows,
+        "threads": threads_rows, "cartpole": cartpole_rows, "simulate": simulate_rows,
+    }
+    parser.add_argument("--only", default="", help=f"rows whose group contains this: {', '.join(groups)}")
     args = parser.parse_args()
-    groups = {"search": search_rows, "table": table_rows, "cartpole": cartpole_rows, "simulate": simulate_rows}
     print(f"| {'what':74} | {'azserve':>9} | {'peer':29} | {'its rate':>9} | {'ratio':>7} | {'at least':>8} |")
     print(f"| {'-' * 74} | {'-' * 9} | {'-' * 29} | {'-' * 9} | {'-' * 7} | {'-' * 8} |")
     for name, rows in groups.items():

@@ -46,7 +46,7 @@ func newSearch() *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.moves, "moves", "", "moves from the start, by name or number, separated by commas or spaces")
 	fl.StringVar(&f.model, "model", "uniform", "evaluator: a model's folder, or uniform, rollout, table")
-	fl.StringVar(&f.policy, "policy", "gumbel", "alphazero, muzero, gumbel or uct")
+	fl.StringVar(&f.policy, "policy", "gumbel", "alphazero, muzero, gumbel, stochastic (where there is chance) or uct")
 	fl.IntVar(&f.simulations, "simulations", 256, "simulations of the search")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of all random numbers")
 	fl.StringVar(&f.tree, "tree", "", "write the most visited part of the tree to this file: .json, .dot or .svg")

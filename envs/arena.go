@@ -44,6 +44,14 @@ type Arena interface {
 	// parents[i] may be children[i]. Actions must be legal. The outcome goes to out[i].
 	Step(parents, children, actions []int32, out []Outcome)
 
+	// Decide, Chances and Happen are the two halves of a step where there is chance (Spec.NumOutcomes):
+	// Decide clones parents[i] to children[i] and applies the action alone; Chances writes the
+	// probabilities of slots[i]'s outcomes to chances[i*NumOutcomes:]; Happen clones and applies an
+	// outcome.
+	Decide(parents, children, actions []int32, out []Outcome)
+	Chances(slots []int32, chances []float32)
+	Happen(parents, children, outcomes []int32, out []Outcome)
+
 	// Observe writes the observation of slots[i] to row row0+i of each array.
 	Observe(slots []int32, obs []Array, row0 int)
 	// Mask writes the legal actions of slots[i] to mask[i*A : (i+1)*A].
@@ -106,6 +114,7 @@ type arena[S any] struct {
 type scratch[S any] struct {
 	states []*S
 	legal  []bool
+	chance []float32
 	bytes  []byte
 	state  S
 }
@@ -115,7 +124,11 @@ func newArena[S any](k *kernel[S], slots int) *arena[S] {
 	a := &arena[S]{k: k, shift: uint(bits.Len(uint(max(perSlab, 1) - 1)))}
 	a.mask = 1<<a.shift - 1
 	a.slabs.Store(&[][]S{})
-	a.tmp.New = func() any { return &scratch[S]{legal: make([]bool, k.spec.NumActions)} }
+	a.tmp.New = func() any {
+		return &scratch[S]{
+			legal: make([]bool, k.spec.NumActions), chance: make([]float32, k.spec.NumOutcomes),
+		}
+	}
 	a.Grow(slots)
 	return a
 }

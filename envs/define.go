@@ -89,6 +89,7 @@ type kernel[S any] struct {
 	batch    BatchStepper[S]
 	solve    Solver[S]
 	hash     Hasher[S]
+	chance   Chancer[S] // only if Spec.NumOutcomes
 }
 
 func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
@@ -109,9 +110,16 @@ func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
 	k.batch, _ = r.(BatchStepper[S])
 	k.solve, _ = r.(Solver[S])
 	k.hash, _ = r.(Hasher[S])
+	if k.spec.NumOutcomes > 0 {
+		k.chance, _ = r.(Chancer[S])
+	}
 	if k.spec.NumPlayers > 1 && k.turn == nil {
 		return nil, fmt.Errorf("envs: %s: %d players but no ToPlay method", k.spec.ID,
 			k.spec.NumPlayers)
+	}
+	if k.spec.NumOutcomes != 0 && k.chance == nil {
+		return nil, fmt.Errorf("envs: %s: Spec.NumOutcomes is %d; want 0, or the methods of Chancer", k.spec.ID,
+			k.spec.NumOutcomes)
 	}
 	lay, plain := layoutOf[S]()
 	k.layout, k.stateSize = lay, lay.size

@@ -13,10 +13,14 @@ import (
 var variants = map[string][]string{
 	"CartPole-v1":    {`{}`, `{"math":"go","max_episode_steps":20,"sutton_barto_reward":true}`},
 	"ConnectFour-v0": {`{}`, `{"rows":4,"cols":5,"connect":3}`, `{"rows":3,"cols":16}`},
+	"Pig-v0":         {`{}`, `{"target":20}`},
 	"TicTacToe-v0":   {`{}`},
 	"Table-v0": {`{"table":{
 		"next_state":[[1,2],[2,3],[0,3],[3,3]],"reward":[[0,1],[0.5,-1],[0,0],[0,0]],
-		"to_play":[0,1,0,1],"legal":[[1,1],[1,1],[0,1],[0,0]],"terminal":[0,0,0,1],"root":[0,1]}}`},
+		"to_play":[0,1,0,1],"legal":[[1,1],[1,1],[0,1],[0,0]],"terminal":[0,0,0,1],"root":[0,1]}}`, `{"table":{
+		"afterstate":[[0,1],[1,2],[2,0],[0,0]],"chance_logits":[[0,1],[0.5,-1],["-Inf",0]],
+		"next_state":[[1,2],[2,3],[0,1]],"reward":[[0,1],[0.5,-1],[0,0]],
+		"to_play":[0,1,0,1],"terminal":[0,0,0,1],"root":[0,1]}}`},
 }
 
 func makeEnv(t testing.TB, id, keywords string) *envs.Env {

@@ -4,7 +4,8 @@ import "github.com/azserve/azserve/internal/rng"
 
 // Playout plays random legal actions from each slot's state, on a copy, to the end or for at most
 // maxSteps steps, and writes the sum of the rewards from the view of the player to move in that state:
-// his own count, the others' are taken off. seeds has one number a slot that all draws come from.
+// his own count, the others' are taken off. From an afterstate nature draws first. seeds has one number
+// a slot that all draws come from.
 func (a *arena[S]) Playout(slots []int32, seeds []uint64, maxSteps int, value []float32) {
 	sc := a.tmp.Get().(*scratch[S])
 	defer a.tmp.Put(sc)
@@ -14,13 +15,18 @@ func (a *arena[S]) Playout(slots []int32, seeds []uint64, maxSteps int, value []
 		row = i
 		a.clone(&sc.state, a.at(slabs, slot))
 		rnd := rng.New(seeds[i])
-		value[i] = a.playout(&sc.state, sc.legal, &rnd, maxSteps)
+		value[i] = a.playout(&sc.state, sc, &rnd, maxSteps)
 	}
 }
 
-func (a *arena[S]) playout(s *S, legal []bool, rnd *rng.Stream, maxSteps int) (value float32) {
-	k := a.k
+func (a *arena[S]) playout(s *S, sc *scratch[S], rnd *rng.Stream, maxSteps int) (value float32) {
+	k, legal := a.k, sc.legal
 	first := k.toPlay(s)
+	if out := k.settleChance(s, sc.chance, rnd); out != (Outcome{}) {
+		if value = out.Reward; out.Terminated || out.Truncated {
+			return value
+		}
+	}
 	for range maxSteps {
 		action := int32(-1)
 		if k.mask == nil {

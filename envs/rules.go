@@ -51,6 +51,20 @@ type Restarter[S any] interface {
 	Restart(s *S)
 }
 
+// Chancer is for rules where nature draws after an action, one of Spec.NumOutcomes outcomes. A step is
+// then an action, which makes an afterstate, and an outcome: search plans with these two, so that it
+// doesn't know what will be drawn. Step does both, and draws from the state's own random stream. Observe
+// and ToPlay are asked of afterstates too; the player to move there is the one whose action it was.
+type Chancer[S any] interface {
+	// Decide applies the action alone. It may end the episode by the rules, never by a time limit.
+	Decide(s *S, action int32) Outcome
+	// Chances writes the probability of each outcome of an afterstate; they sum to 1. In any other state
+	// nature has nothing to draw, and all are 0.
+	Chances(s *S, chances []float32)
+	// Happen applies an outcome to an afterstate. The reward is to the player whose action it was.
+	Happen(s *S, outcome int32) Outcome
+}
+
 // Starter is for rules whose first state depends on the environment's index in its pool, beside the
 // seed. It is called in place of Reset.
 type Starter[S any] interface {

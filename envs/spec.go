@@ -86,6 +86,10 @@ type Spec struct {
 	NumActions int // actions are 0..NumActions-1
 	NumPlayers int // players are 0..NumPlayers-1
 
+	// NumOutcomes is how many outcomes a Chancer's draws have at most; 0 where the rules draw nothing that
+	// search must plan for.
+	NumOutcomes int
+
 	// RewardLow and RewardHigh bound the reward of one step. For a game whose only reward is the
 	// result they also bound every value.
 	RewardLow, RewardHigh float32

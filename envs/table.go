@@ -7,13 +7,17 @@ import (
 	"math"
 	"os"
 	"slices"
+
+	"github.com/azserve/azserve/internal/rng"
 )
 
 // Table is an environment given as explicit tables over S states and A actions, with the answers of
 // an evaluator beside them. Every golden search and every bug report fits into one.
 type Table struct {
 	t        Tables
-	s, a     int
+	s, a     int // states, actions
+	m, c     int // afterstates, outcomes; 0 without chance
+	chances  [][]float32
 	players  int
 	keywords string
 }
@@ -26,13 +30,20 @@ type TableConfig struct {
 // Tables are the tables. Everything after Reward is optional. Rows of two-dimensional tables are
 // states, columns actions.
 type Tables struct {
-	NextState [][]int32  `json:"next_state"` // [S][A]
+	NextState [][]int32  `json:"next_state"` // [S][A]; with Afterstate [M][C], as Reward and Discount
 	Reward    [][]Number `json:"reward"`     // [S][A], to the player who moves
 	Discount  [][]Number `json:"discount"`   // [S][A]; default 0 into a terminal state, -1 where the mover changes, else 1
 	Root      []int32    `json:"root"`       // environment i starts in Root[i mod len]; default state 0
 	Legal     [][]Flag   `json:"legal"`      // [S][A]; default all
 	ToPlay    []int32    `json:"to_play"`    // [S], the player to move; default 0
 	Terminal  []Flag     `json:"terminal"`   // [S]; default none
+
+	// With Afterstate there is chance: an action leads to one of M afterstates, and there nature draws one
+	// of C outcomes, which NextState, Reward and Discount then are of. The observation of an afterstate is
+	// S + its number.
+	Afterstate      [][]int32  `json:"afterstate"`       // [S][A]; default none
+	ChanceLogits    [][]Number `json:"chance_logits"`    // [M][C], of the outcomes' probabilities; default equal
+	AfterstateValue []Number   `json:"afterstate_value"` // [M], from the view of who acted; default 0
 
 	PriorLogits [][]Number `json:"prior_logits"` // [S][A], for the evaluator "table"; default 0
 	Value       []Number   `json:"value"`        // [S], from the mover's view; default 0
@@ -93,9 +104,11 @@ func (t *Tables) UnmarshalJSON(b []byte) error {
 
 // TableState is one place in the tables.
 type TableState struct {
-	Index  int32
+	Index  int32   // S and more: an afterstate
+	From   int32   // in an afterstate, the state before
 	Factor float32 // discount of the step that led here; 1 at the start
 	Ended  bool
+	Draws  rng.Stream
 }
 
 // NewTable checks the tables and returns the rules.
@@ -105,16 +118,21 @@ func NewTable(c TableConfig) (*Table, error) {
 		return nil, tableError("next_state is empty; want [S][A] with at least one of each")
 	}
 	g := &Table{t: t, s: len(t.NextState), a: len(t.NextState[0]), players: 1}
+	if len(t.Afterstate) > 0 {
+		g.m, g.c = g.s, g.a
+		g.s, g.a = len(t.Afterstate), len(t.Afterstate[0])
+	}
 	if err := g.check(); err != nil {
 		return nil, err
 	}
+	g.softenChances()
 	if len(t.Root) == 0 {
 		g.t.Root = []int32{0}
 	}
 	for _, p := range t.ToPlay {
 		g.players = max(g.players, int(p)+1)
 	}
-	data, err := json.Marshal([]any{t.NextState, t.ToPlay, t.Terminal, t.Legal})
+	data, err := json.Marshal([]any{t.NextState, t.ToPlay, t.Terminal, t.Legal, t.Afterstate})
 	if err != nil {
 		return nil, tableError("%v", err)
 	}
@@ -128,26 +146,33 @@ func tableError(format string, args ...any) error {
 
 // check verifies shapes and ranges.
 func (g *Table) check() error {
+	rows, columns := g.s, g.a
+	if g.m > 0 {
+		rows, columns = g.m, g.c
+	}
 	for _, m := range []struct {
-		name    string
-		lens    []int
-		must    bool
-		columns int
+		name          string
+		lens          []int
+		must          bool
+		rows, columns int
 	}{
-		{"next_state", lensOf(g.t.NextState), true, g.a},
-		{"reward", lensOf(g.t.Reward), true, g.a},
-		{"discount", lensOf(g.t.Discount), false, g.a},
-		{"legal", lensOf(g.t.Legal), false, g.a},
-		{"prior_logits", lensOf(g.t.PriorLogits), false, g.a},
-		{"to_play", make([]int, len(g.t.ToPlay)), false, 0},
-		{"terminal", make([]int, len(g.t.Terminal)), false, 0},
-		{"value", make([]int, len(g.t.Value)), false, 0},
+		{"next_state", lensOf(g.t.NextState), true, rows, columns},
+		{"reward", lensOf(g.t.Reward), true, rows, columns},
+		{"discount", lensOf(g.t.Discount), false, rows, columns},
+		{"afterstate", lensOf(g.t.Afterstate), false, g.s, g.a},
+		{"chance_logits", lensOf(g.t.ChanceLogits), false, g.m, g.c},
+		{"afterstate_value", make([]int, len(g.t.AfterstateValue)), false, g.m, 0},
+		{"legal", lensOf(g.t.Legal), false, g.s, g.a},
+		{"prior_logits", lensOf(g.t.PriorLogits), false, g.s, g.a},
+		{"to_play", make([]int, len(g.t.ToPlay)), false, g.s, 0},
+		{"terminal", make([]int, len(g.t.Terminal)), false, g.s, 0},
+		{"value", make([]int, len(g.t.Value)), false, g.s, 0},
 	} {
 		if len(m.lens) == 0 && !m.must {
 			continue
 		}
-		if len(m.lens) != g.s {
-			return tableError("%s has %d rows; want %d, one a state", m.name, len(m.lens), g.s)
+		if len(m.lens) != m.rows {
+			return tableError("%s has %d rows; want %d", m.name, len(m.lens), m.rows)
 		}
 		for i, n := range m.lens {
 			if n != m.columns {
@@ -171,6 +196,13 @@ func (g *Table) checkIndices() error {
 		for a, n := range row {
 			if n < 0 || int(n) >= g.s {
 				return tableError("next_state[%d][%d] is %d; want 0 to %d", s, a, n, g.s-1)
+			}
+		}
+	}
+	for s, row := range g.t.Afterstate {
+		for a, m := range row {
+			if m < 0 || int(m) >= g.m {
+				return tableError("afterstate[%d][%d] is %d; want 0 to %d", s, a, m, g.m-1)
 			}
 		}
 	}
@@ -202,8 +234,14 @@ func (g *Table) mover(s int32) int32 {
 }
 
 // Prior returns the evaluator's answer for a state: logits [A] (nil means all 0) and the value from
-// the mover's view.
+// the mover's view. An afterstate is S + its number.
 func (g *Table) Prior(s int32) (logits []Number, value float32) {
+	if m := int(s) - g.s; m >= 0 {
+		if len(g.t.AfterstateValue) > 0 {
+			value = float32(g.t.AfterstateValue[m])
+		}
+		return nil, value
+	}
 	if len(g.t.PriorLogits) > 0 {
 		logits = g.t.PriorLogits[s]
 	}
@@ -222,21 +260,21 @@ func (g *Table) Spec() Spec {
 		}
 	}
 	return Spec{
-		ID: "Table-v0", Version: 1, Keywords: g.keywords,
+		ID: "Table-v0", Version: 2, Keywords: g.keywords,
 		Obs: []ArraySpec{{
-			Name: "state", DType: Int32, Low: []float64{0}, High: []float64{float64(g.s - 1)},
+			Name: "state", DType: Int32, Low: []float64{0}, High: []float64{float64(g.s + g.m - 1)},
 		}},
-		NumActions: g.a, NumPlayers: g.players, RewardLow: lo, RewardHigh: hi,
+		NumActions: g.a, NumPlayers: g.players, NumOutcomes: g.c, RewardLow: lo, RewardHigh: hi,
 	}
 }
 
 // Reset starts in the first root.
-func (g *Table) Reset(s *TableState, _ uint64) { g.Start(s, 0, 0) }
+func (g *Table) Reset(s *TableState, seed uint64) { g.Start(s, 0, seed) }
 
 // Start starts environment env in its own root.
-func (g *Table) Start(s *TableState, env int, _ uint64) {
+func (g *Table) Start(s *TableState, env int, seed uint64) {
 	root := g.t.Root[env%len(g.t.Root)]
-	*s = TableState{Index: root, Factor: 1, Ended: g.terminal(root)}
+	*s = TableState{Index: root, Factor: 1, Ended: g.terminal(root), Draws: rng.New(seed)}
 }
 
 // Step follows the tables.
@@ -244,15 +282,25 @@ func (g *Table) Step(s *TableState, action int32) Outcome {
 	if s.Ended {
 		return Outcome{Terminated: true}
 	}
-	from, to := s.Index, g.t.NextState[s.Index][action]
-	*s = TableState{Index: to, Factor: g.factor(from, to, action), Ended: g.terminal(to)}
-	return Outcome{Reward: float32(g.t.Reward[from][action]), Terminated: s.Ended}
+	if g.m > 0 {
+		g.Decide(s, action)
+		return g.Happen(s, drawOutcome(g.chances[int(s.Index)-g.s], &s.Draws))
+	}
+	return g.move(s, s.Index, s.Index, action)
 }
 
-func (g *Table) factor(from, to, action int32) float32 {
+// move takes column of a row of the tables; from is the state that the mover was in.
+func (g *Table) move(s *TableState, from, row, column int32) Outcome {
+	to := g.t.NextState[row][column]
+	s.Factor = g.factor(from, to, row, column)
+	s.Index, s.From, s.Ended = to, 0, g.terminal(to)
+	return Outcome{Reward: float32(g.t.Reward[row][column]), Terminated: s.Ended}
+}
+
+func (g *Table) factor(from, to, row, column int32) float32 {
 	switch {
 	case len(g.t.Discount) > 0:
-		return float32(g.t.Discount[from][action])
+		return float32(g.t.Discount[row][column])
 	case g.terminal(to):
 		return 0
 	case g.mover(from) != g.mover(to):
@@ -270,12 +318,17 @@ func (g *Table) Observe(s *TableState, row Row) { row.Int32(0)[0] = s.Index }
 // Mask allows what the table does.
 func (g *Table) Mask(s *TableState, legal []bool) {
 	for a := range legal {
-		legal[a] = !s.Ended && (len(g.t.Legal) == 0 || bool(g.t.Legal[s.Index][a]))
+		legal[a] = !s.Ended && int(s.Index) < g.s && (len(g.t.Legal) == 0 || bool(g.t.Legal[s.Index][a]))
 	}
 }
 
 // ToPlay returns the player to move.
-func (g *Table) ToPlay(s *TableState) int32 { return g.mover(s.Index) }
+func (g *Table) ToPlay(s *TableState) int32 {
+	if int(s.Index) >= g.s {
+		return g.mover(s.From)
+	}
+	return g.mover(s.Index)
+}
 
 // Text shows the state's index.
 func (g *Table) Text(s *TableState) string { return fmt.Sprintf("state %d\n", s.Index) }
@@ -284,7 +337,7 @@ func (g *Table) Text(s *TableState) string { return fmt.Sprintf("state %d\n", s.
 func (g *Table) ActionName(_ *TableState, a int32) string { return fmt.Sprint(a) }
 
 // Hash is of the index: the tables say the rest.
-func (g *Table) Hash(s *TableState) uint64 { return HashKey(uint64(s.Index)) }
+func (g *Table) Hash(s *TableState) uint64 { return HashKey(uint64(s.Index), uint64(s.From)) }
 
 // Validate refuses an index outside of the tables.
 func (g *Table) Validate(s *TableState) error {

@@ -16,6 +16,11 @@ type Batch struct {
 	Obs   []envs.Array // [N, ...] each; nil unless Needs.Obs
 	Legal []bool       // [N, A]; nil if every action is always legal
 
+	// Chance marks afterstates, where nature is about to draw (envs.Chancer; policy Stochastic). Their value
+	// is from the view of the player whose action it was; what is said of their logits is not read, and
+	// Legal is true everywhere. Nil where there is no chance.
+	Chance []bool // [N]
+
 	// The states themselves, in slots of an arena; only if Needs.States. Read-only.
 	Arena envs.Arena
 	Slots []int32 // [N]

@@ -5,6 +5,7 @@ import (
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/internal/safe"
+	"github.com/azserve/azserve/search/tree"
 )
 
 // ErrAction is returned for an action that isn't legal at a row's root.
@@ -13,7 +14,8 @@ var ErrAction = fmt.Errorf("%w: bad action", ErrConfig)
 // Advance plays an action in every row and keeps what the search knows of the position after it: the
 // subtree with its statistics, while the rest is freed. Select then goes on as in a new search, with
 // noise mixed anew; the budget counts the visits that were kept, so that a root ends with
-// NumSimulations visits either way. Gumbel's sequential halving counts only new visits.
+// NumSimulations visits either way. Gumbel's sequential halving counts only new visits. Where there is
+// chance, nature draws from the root state's own stream, so that the environment goes the same way.
 //
 // Masks and noise that were given for the first roots don't hold for later ones. A row whose root has
 // ended stays as it is. A bad action is an error, and then nothing is changed.
@@ -67,13 +69,20 @@ func (s *Search) advanceRow(row, action int32) {
 		return
 	}
 	// Where the child isn't kept, the root's state is stepped; its slot is overwritten otherwise.
-	kept := t.Advance(action, func(from, to int32) {
+	path := []int32{action}
+	if s.cfg.Outcomes > 0 {
+		path = append(path, s.realOutcome(row, action))
+	}
+	kept := t.Advance(path, func(from, to int32) {
 		_ = a.Copy([]int32{base + to}, a, []int32{base + from}) // the same arena: can't fail
 		s.turns[base+to] = s.turns[base+from]
 	})
 	if !kept {
 		s.stepRoot(row, root, action)
 		return
+	}
+	if s.cfg.Outcomes > 0 {
+		_ = a.Copy(root, a, s.spareSlot()) // with the random stream that nature drew from
 	}
 	mask := make([]bool, s.actions)
 	a.Mask(root, mask)
@@ -86,4 +95,31 @@ func (s *Search) stepRoot(row int32, root []int32, action int32) {
 	var out [1]envs.Outcome
 	s.block.Arena.Step(root, root, []int32{action}, out[:])
 	s.openRoots([]int32{row}, root)
+}
+
+// spareSlot is the one slot beside those of the trees.
+func (s *Search) spareSlot() []int32 { return []int32{int32(len(s.trees) * s.stride)} }
+
+// realOutcome draws what nature draws after an action at a row's root, from the root's own stream, as the
+// environment itself does. It leaves the state after it in the spare slot, and returns which outcome's
+// child in the tree has the same key; Unvisited if none has.
+func (s *Search) realOutcome(row, action int32) int32 {
+	a, base, real := s.block.Arena, row*int32(s.stride), s.spareSlot()
+	var out [1]envs.Outcome
+	a.Step([]int32{base}, real, []int32{action}, out[:])
+	var want, got [1]uint64
+	a.Hash(real, want[:])
+	t := s.trees[row]
+	chance := t.Child(tree.Root, action)
+	if chance < 0 {
+		return tree.Unvisited
+	}
+	for o := range int32(s.cfg.Outcomes) {
+		if child := t.Child(chance, o); child >= 0 {
+			if a.Hash([]int32{base + child}, got[:]); got == want {
+				return o
+			}
+		}
+	}
+	return tree.Unvisited
 }

@@ -44,7 +44,7 @@ func subtree(x *tree.Export, a int, node int32) []float32 {
 // not evaluated again, and the root ends with the same number of visits.
 func TestAdvance(t *testing.T) {
 	r := connectFour(t, hashed)
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		for _, leaves := range []int{1, 3} {
 			cfg := search.Default(p, r.env.Spec())
 			cfg.NumSimulations, cfg.LeavesPerStep, cfg.KeepLogits = 60, leaves, true

@@ -76,7 +76,7 @@ func TestB04Draw(t *testing.T) {
 		return nil
 	})
 	last := r.play(0, 1, 2, 4, 3, 5, 7, 6)
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		out := r.search(r.plain(p, 10), last)
 		require.Equal(t, int32(10), out.Visits[8])
 		require.Zero(t, out.QValues[8])
@@ -199,7 +199,7 @@ func TestB06Cycles(t *testing.T) {
 		}
 	}
 	require.LessOrEqual(t, nodes, 63)
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		cfg := r.plain(p, 5000)
 		cfg.MaxDepth = 64
 		got := r.search(cfg, r.start(1)[0])
@@ -217,7 +217,7 @@ func TestB09PriorOnIllegal(t *testing.T) {
 			"legal":    [][]int{{0, 0, 1, 1}, {0, 0, 0, 0}},
 			"terminal": []int{0, 1}, "prior_logits": [][]any{logits, {0, 0, 0, 0}},
 		})
-		for _, p := range tree.Policies {
+		for _, p := range r.policies() {
 			out := r.search(r.plain(p, 20), r.start(1)[0])
 			require.Equal(t, []int32{0, 0, 10, 10}, out.Visits, p)
 			require.InDeltaSlice(t, []float32{0, 0, .5, .5}, out.Weights, 1e-6, p)
@@ -229,7 +229,7 @@ func TestB09PriorOnIllegal(t *testing.T) {
 // B10: the first selection follows the prior.
 func TestB10FirstSelection(t *testing.T) {
 	r := tableRig(t, fan(4, nil, []float32{.1, .2, .6, .1}))
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		out := r.search(r.plain(p, 1), r.start(1)[0])
 		require.Equal(t, []int32{0, 0, 1, 0}, out.Visits, p)
 		require.Equal(t, int32(2), out.Action[0], p)
@@ -251,7 +251,7 @@ func TestB10FirstSelection(t *testing.T) {
 		"prior_logits": [][]float64{{0, 0, 0, 0}, {math.Log(.1), math.Log(.2), math.Log(.6), math.Log(.1)},
 			{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}},
 	})
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		rec := &recorder{Evaluator: inner.ev}
 		rr := *inner
 		rr.ev = rec

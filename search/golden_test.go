@@ -72,6 +72,16 @@ func (r *rig) search(cfg search.Config, states ...int32) *search.Result {
 	return out
 }
 
+// policies are those that search the rig's environment.
+func (r *rig) policies() (out []tree.Policy) {
+	for _, p := range tree.Policies {
+		if p != tree.Stochastic || r.env.Spec().NumOutcomes > 0 {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // plain returns a policy's defaults for an environment, without noise.
 func (r *rig) plain(p tree.Policy, simulations int) search.Config {
 	c := search.Default(p, r.env.Spec())
@@ -116,7 +126,7 @@ func TestGoldenSearches(t *testing.T) {
 	for _, f := range []struct {
 		file   string
 		policy tree.Policy
-	}{{"muzero_search", tree.MuZero}, {"gumbel_search", tree.Gumbel}} {
+	}{{"muzero_search", tree.MuZero}, {"gumbel_search", tree.Gumbel}, {"stochastic_search", tree.Stochastic}} {
 		for _, g := range golden.Load[golden.Search](t, f.file) {
 			t.Run(f.file+"/"+g.Name, func(t *testing.T) { checkGolden(t, f.policy, &g) })
 		}
@@ -125,10 +135,14 @@ func TestGoldenSearches(t *testing.T) {
 
 func checkGolden(t *testing.T, p tree.Policy, g *golden.Search) {
 	m := &g.Model
-	r := tableRig(t, map[string]any{
+	table := map[string]any{
 		"next_state": m.NextState, "reward": m.Reward, "discount": m.Discount,
 		"prior_logits": m.PriorLogits, "value": m.Value, "root": g.RootState,
-	})
+	}
+	if m.NumChance > 0 {
+		table["afterstate"], table["chance_logits"], table["afterstate_value"] = m.Afterstate, m.ChanceLogits, m.AfterstateValue
+	}
+	r := tableRig(t, table)
 	n := len(g.RootState)
 	roots := &search.Roots{States: r.start(n), Seeds: search.Seeds(0, n), Noise: search.Noise{
 		Dirichlet: flatOrNil(g.Noise.Dirichlet), RootGumbel: flatOrNil(g.Noise.RootGumbel),

@@ -27,6 +27,7 @@ const (
 	streamRootGumbel
 	streamActionGumbel
 	streamLeaf
+	streamChance
 )
 
 func rowSeed(seed uint64, row int) uint64 { return rng.Derive(seed, uint64(row)) }
@@ -45,7 +46,7 @@ type Search struct {
 	needs   evaluator.Needs
 	trees   []*tree.Tree
 	actions int
-	stride  int // slots of a tree: simulations + 1
+	stride  int // slots of a tree
 
 	active []int32 // rows that aren't done
 	keyed  bool    // leaves need the keys of their states
@@ -74,6 +75,7 @@ type leaves struct {
 	outcome  []envs.Outcome
 	turn     []int32
 	keys     []uint64 // only if Search.keyed
+	chance   chance   // only where there is chance
 	discount []float32
 	order    []int32 // which of all are to be evaluated
 	batch    evaluator.Batch
@@ -102,9 +104,14 @@ func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, er
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	if spec := store.Env().Spec(); cfg.Solve && spec.NumPlayers != 2 {
-		return nil, fmt.Errorf("%w: solve=true; %s has %d player(s), the solver is for 2", ErrConfig, spec.ID,
-			spec.NumPlayers)
+	spec := store.Env().Spec()
+	cfg.Outcomes = spec.NumOutcomes
+	switch {
+	case cfg.Solve && (spec.NumPlayers != 2 || cfg.Outcomes > 0):
+		return nil, fmt.Errorf("%w: solve=true; %s has %d player(s) and %d outcomes of chance; want 2 and 0", ErrConfig,
+			spec.ID, spec.NumPlayers, cfg.Outcomes)
+	case cfg.Policy == tree.Stochastic && cfg.Outcomes == 0:
+		return nil, fmt.Errorf("%w: policy=stochastic; want another one: %s has no chance", ErrConfig, spec.ID)
 	}
 	params, err := tree.NewParams(cfg.Config)
 	if err != nil {
@@ -120,13 +127,13 @@ func begin(
 	n := len(roots.States)
 	s := &Search{
 		cfg: *cfg, params: params, env: store.Env(), needs: needs,
-		actions: store.Env().Spec().NumActions, stride: cfg.NumSimulations + 1,
+		actions: store.Env().Spec().NumActions, stride: cfg.Nodes(),
 		trees: make([]*tree.Tree, n), errs: make([]error, n), fresh: make([]bool, n),
 		picked: make([]tree.Leaf, cfg.LeavesPerStep), keyed: cfg.Solve,
 	}
 	s.turns = make([]int32, n*s.stride)
 	var err error
-	if s.block, err = store.Block(n * s.stride); err != nil {
+	if s.block, err = store.Block(n*s.stride + 1); err != nil {
 		return nil, err
 	}
 	for i := range s.trees {
@@ -198,6 +205,10 @@ func (l *leaves) reserve(n int, env *envs.Env, needs evaluator.Needs) {
 	}
 	if env.Capabilities().Masks {
 		l.batch.Legal = make([]bool, n*spec.NumActions)
+	}
+	if spec.NumOutcomes > 0 {
+		l.chance.reserve(n, spec.NumOutcomes)
+		l.batch.Chance = make([]bool, n)
 	}
 	if needs.States {
 		l.batch.Seeds = make([]uint64, n)

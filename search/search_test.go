@@ -90,7 +90,7 @@ func (r *rig) tryPlay(moves []int32) (int32, bool) {
 func TestRowsAreIndependent(t *testing.T) {
 	r := connectFour(t, hashed)
 	states := positions(r, 24)
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		for _, leaves := range []int{1, 4} {
 			t.Run(fmt.Sprint(p, leaves), func(t *testing.T) {
 				cfg := search.Default(p, r.env.Spec())
@@ -196,7 +196,7 @@ func TestCancel(t *testing.T) {
 func TestEndedRoot(t *testing.T) {
 	r := ticTacToe(t)
 	over := r.play(0, 3, 1, 4, 2)
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		out := r.search(r.plain(p, 16), over, r.start(1)[0])
 		require.Equal(t, make([]int32, 9), out.Visits[:9])
 		require.Equal(t, make([]float32, 9), out.Weights[:9])
@@ -282,7 +282,7 @@ func TestNoAllocationPerSimulation(t *testing.T) {
 	r := connectFour(t, evaluator.Uniform{})
 	states := positions(r, 16)
 	out := search.NewResult(16, 7)
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		cfg := search.Default(p, r.env.Spec())
 		run := func(n int) float64 {
 			cfg.NumSimulations = n
@@ -298,7 +298,7 @@ func TestNoAllocationPerSimulation(t *testing.T) {
 }
 
 func BenchmarkSearch(b *testing.B) {
-	for _, p := range tree.Policies {
+	for _, p := range []tree.Policy{tree.AlphaZero, tree.MuZero, tree.Gumbel, tree.UCT} {
 		for _, n := range []int{64, 800} {
 			b.Run(fmt.Sprintf("ConnectFour/%s/B=64/sims=%d", p, n), func(b *testing.B) {
 				r := connectFour(b, evaluator.Uniform{})

@@ -52,7 +52,7 @@ func TestSolveTicTacToe(t *testing.T) {
 	require.Len(t, blobs, 4520)
 	states := make([]int32, len(blobs))
 	require.NoError(t, r.store.Load(blobs, states))
-	for _, p := range tree.Policies {
+	for _, p := range r.policies() {
 		for _, leaves := range []int{1, 4} {
 			// The empty board takes up to 34,000 simulations (UCT), every other position below 8,000.
 			cfg := r.plain(p, 50_000)

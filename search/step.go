@@ -76,7 +76,11 @@ func (s *Search) stepLeaves() {
 	l, a := &s.leaves, s.block.Arena
 	slots := l.slot[l.roots:]
 	n := len(slots)
-	a.Step(l.parent, slots, l.action, l.outcome)
+	if s.cfg.Outcomes > 0 {
+		s.stepChance()
+	} else {
+		a.Step(l.parent, slots, l.action, l.outcome)
+	}
 	a.ToPlay(slots, l.turn)
 	if s.env.Capabilities().Discounts {
 		a.Discount(slots, l.discount)
@@ -123,6 +127,8 @@ func (s *Search) discounts(n int) {
 		switch {
 		case l.outcome[i].Terminated:
 			d = 0
+		case l.leaf[l.roots+i].Chance: // the discount is the outcome's
+			d = 1
 		case l.turn[i] != s.turns[l.parent[i]]:
 			d = -1
 		}
@@ -159,6 +165,9 @@ func (s *Search) fillBatch() {
 	if b.Legal != nil {
 		a.Mask(slots, b.Legal)
 	}
+	if b.Chance != nil {
+		s.markChance()
+	}
 	if s.needs.States {
 		b.Arena = a
 		for i, at := range l.order {
@@ -190,7 +199,7 @@ func (s *Search) Expand(logits, values []float32) error {
 			continue
 		}
 		v := tree.Evaluation{Value: values[i]}
-		if logits != nil {
+		if logits != nil && !s.isChance(at) {
 			v.Logits = logits[i*s.actions : (i+1)*s.actions]
 		}
 		if err := checkAnswer(v.Logits, v.Value); err != nil {
@@ -199,6 +208,9 @@ func (s *Search) Expand(logits, values []float32) error {
 		}
 		if legal := s.leaves.batch.Legal; legal != nil {
 			v.Legal = legal[i*s.actions : (i+1)*s.actions]
+		}
+		if s.isChance(at) {
+			v.Logits, v.Legal = s.leaves.chance.prior(int(at) - s.leaves.roots)
 		}
 		s.apply(row, at, &v)
 	}
@@ -252,8 +264,8 @@ func (s *Search) seed(row int32) uint64 {
 
 // rootInput returns a root's masks and noise.
 func (s *Search) rootInput(row int32, legal []bool) *tree.RootInput {
-	in := &tree.RootInput{Legal: legal}
 	seed := s.seed(row)
+	in := &tree.RootInput{Legal: legal, Seed: rng.Derive(seed, streamChance)}
 	if s.roots.Invalid != nil {
 		in.Invalid = rowPart(s.roots.Invalid, int(row), s.actions)
 	}

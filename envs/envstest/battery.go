@@ -27,6 +27,7 @@ func Battery(t *testing.T, env *envs.Env) {
 	t.Run("symmetries", func(t *testing.T) { testSymmetries(t, env) })
 	t.Run("batch equals one by one", func(t *testing.T) { testBatch(t, env) })
 	t.Run("hash", func(t *testing.T) { testHash(t, env) })
+	t.Run("chance", func(t *testing.T) { testChance(t, env) })
 	t.Run("text", func(t *testing.T) { testText(t, env) })
 }
 
@@ -41,7 +42,7 @@ type player struct {
 }
 
 func newPlayer(t *testing.T, env *envs.Env, seed uint64) *player {
-	p := &player{t: t, env: env, a: env.NewArena(8), rnd: rng.New(seed)}
+	p := &player{t: t, env: env, a: env.NewArena(8), rnd: rng.New(seed, 1)}
 	p.mask = make([]bool, env.Spec().NumActions)
 	p.a.Reset([]int32{0}, nil, []uint64{seed})
 	return p

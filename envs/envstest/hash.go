@@ -21,7 +21,7 @@ func testHash(t *testing.T, env *envs.Env) {
 			require.NoError(t, p.a.Copy([]int32{1}, p.a, []int32{0}))
 			p.a.Hash([]int32{0, 1}, key[:])
 			require.Equal(t, key[0], key[1], "a clone has another key")
-			face := faceOf(p)
+			face := faceAt(p, 0)
 			if before, ok := seen[key[0]]; ok {
 				require.Equal(t, before, face, "two positions have one key")
 			}
@@ -35,11 +35,11 @@ func testHash(t *testing.T, env *envs.Env) {
 	require.Greater(t, len(faces), 1, "every position has the same key")
 }
 
-// faceOf is all that an evaluator sees of slot 0, and whose turn it is.
-func faceOf(p *player) string {
+// faceAt is all that an evaluator sees of a slot, and whose turn it is.
+func faceAt(p *player, slot int32) string {
 	obs := envs.NewArrays(p.env.Spec().Obs, 1)
-	p.a.Observe([]int32{0}, obs, 0)
+	p.a.Observe([]int32{slot}, obs, 0)
 	var turn [1]int32
-	p.a.ToPlay([]int32{0}, turn[:])
-	return fmt.Sprint(obs, p.legal(0), turn)
+	p.a.ToPlay([]int32{slot}, turn[:])
+	return fmt.Sprint(obs, p.legal(slot), turn)
 }

@@ -199,7 +199,7 @@ def test_agrees_with_mctx(make):
     pytest.importorskip("mctx")
     from mctx_peer import compare
 
-    compare(make, tables=20)
+    compare(make, tables=200)
 
 
 def test_ten_lines(make):

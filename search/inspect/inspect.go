@@ -84,13 +84,27 @@ func (b *builder) node(i int32, path []int32) *Node {
 			continue
 		}
 		child := b.node(c, append(slices.Clip(path), int32(a)))
-		child.Action, child.Prior = b.o.Name(path, int32(a)), priors[a]
+		child.Action, child.Prior = b.name(i, path, int32(a)), priors[a]
 		child.Reward = x.ChildrenRewards[at]
 		child.Q = x.ChildrenRewards[at] + x.ChildrenDiscounts[at]*x.ChildrenValues[at]
 		n.Children = append(n.Children, child)
 	}
 	sort.SliceStable(n.Children, func(i, j int) bool { return n.Children[i].Visits > n.Children[j].Visits })
 	return n
+}
+
+// name returns what an action is called. Below a chance node the path is no list of actions any more, and
+// actions are called as at the root.
+func (b *builder) name(i int32, path []int32, action int32) string {
+	if b.x.Chance[i] {
+		return fmt.Sprint("outcome ", action)
+	}
+	for up := i; up != tree.Root; up = b.x.Parents[up] {
+		if b.x.Chance[up] {
+			path = nil
+		}
+	}
+	return b.o.Name(path, action)
 }
 
 // priors returns the softmax of a node's logits.

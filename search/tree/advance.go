@@ -2,8 +2,9 @@ package tree
 
 import "github.com/azserve/azserve/internal/vecmath"
 
-// Advance makes the child of an action the root and forgets the rest of the tree. The kept part has
-// the statistics it had. It calls moved for each kept node in rising order with its old and its new
+// Advance makes the node at the end of a path from the root the new root and forgets the rest of the
+// tree: the path is an action, where there is chance an action and its outcome. The kept part has the
+// statistics it had. It calls moved for each kept node in rising order with its old and its new
 // number (the new one is never larger), so that the caller can move the states.
 //
 // It returns false if there is nothing to keep, because the child was never visited or is an end;
@@ -11,8 +12,13 @@ import "github.com/azserve/azserve/internal/vecmath"
 //
 // The budget counts the visits that are kept: so many fewer simulations are left to do, as with
 // KataGo's maxVisits, and the memory of the first search is enough for every later one.
-func (t *Tree) Advance(action int32, moved func(from, to int32)) bool {
-	child := t.childOf(action)
+func (t *Tree) Advance(path []int32, moved func(from, to int32)) bool {
+	child := Root
+	for _, action := range path {
+		if child = t.Child(child, action); child < 0 {
+			break
+		}
+	}
 	if child < 0 || t.nodes[child].kind != open {
 		t.Reset(t.cfg, t.actions)
 		return false
@@ -21,15 +27,15 @@ func (t *Tree) Advance(action int32, moved func(from, to int32)) bool {
 	t.compactEdges(names)
 	root := &t.nodes[Root]
 	root.parent, root.via, root.proven = NoParent, 0, false
-	t.kept = len(names) - 1
+	t.last = int32(len(names) - 1)
 	t.budget = max(0, t.cfg.NumSimulations-int(root.visits-1))
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
 	return true
 }
 
-// childOf returns the root's child of an action, Unvisited if there is none.
-func (t *Tree) childOf(action int32) int32 {
-	n := &t.nodes[Root]
+// Child returns a node's child of an action, or of an outcome; Unvisited if there is none.
+func (t *Tree) Child(i, action int32) int32 {
+	n := &t.nodes[i]
 	for k := range t.edges(n) {
 		if l := &t.cold[n.first+int32(k)]; l.action == action {
 			return l.child
@@ -47,8 +53,7 @@ func (t *Tree) keep(root int32, moved func(from, to int32)) []int32 {
 	}
 	t.names[root] = 0
 	order := []int32{root}
-	last := int32(t.kept + t.started)
-	for i := root + 1; i <= last; i++ {
+	for i := root + 1; i <= t.last; i++ {
 		if !t.uses(i) || t.names[t.nodes[i].parent] == Unvisited {
 			continue
 		}
@@ -143,5 +148,5 @@ func (t *Tree) dropInvalid() {
 	n.count, n.visits, n.sum = kept, visits, sum
 	n.mean = float32(sum / float64(visits))
 	t.budget = max(0, t.cfg.NumSimulations-int(visits-1))
-	t.budget = min(t.budget, len(t.nodes)-1-t.kept)
+	t.budget = min(t.budget, (len(t.nodes)-1-int(t.last))/t.cfg.nodesEach())
 }

@@ -59,17 +59,24 @@ func (t *Tree) expand(i int32, n *node, v *Evaluation) {
 		n.limits = t.addLimits(v.Key)
 	}
 	load(t.priors(i), v.Logits, v.Legal)
-	if len(t.logits) > 0 {
-		at := t.logits[int(i)*t.stride : int(i)*t.stride+t.width(i)]
-		clear(at)
-		copy(at, v.Logits)
-		for a := range at {
-			if v.Legal != nil && !v.Legal[a] {
-				at[a] = vecmath.NegInf
-			}
+	t.keepLogits(i, v.Logits, v.Legal)
+	n.next = unranked
+}
+
+// keepLogits remembers a node's logits for Export, -Inf where there is no such action.
+func (t *Tree) keepLogits(i int32, logits []float32, legal []bool) {
+	if len(t.logits) == 0 {
+		return
+	}
+	at := t.logits[int(i)*t.stride : (int(i)+1)*t.stride]
+	clear(at)
+	copy(at, logits)
+	width := t.width(i)
+	for a := range at {
+		if a >= width || (legal != nil && !legal[a]) {
+			at[a] = vecmath.NegInf
 		}
 	}
-	n.next = unranked
 }
 
 // load copies logits to where a node's priors will be, NaN where an action is illegal. The softmax waits

@@ -18,16 +18,16 @@ const (
 	MuZero Policy = "muzero"
 	// Gumbel is mctx's gumbel_muzero_policy.
 	Gumbel Policy = "gumbel"
-	// Stochastic is mctx's stochastic_muzero_policy: below a decision node come chance nodes, whose
-	// outcomes are visited in proportion to their probabilities (Antonoglou et al. 2022).
+	// Stochastic is mctx's stochastic_muzero_policy (Antonoglou et al. 2022): chance nodes are evaluated,
+	// and cost a simulation like others. With the other policies they cost neither: see chance.go.
 	Stochastic Policy = "stochastic"
 	// UCT is plain UCB1 in the tree (Kocsis and Szepesvari 2006): no prior, unvisited actions first.
 	// With playouts as evaluator it is the reference that others are measured by.
 	UCT Policy = "uct"
 )
 
-// Policies lists the policies that search real environments, in the order of the documentation.
-var Policies = []Policy{AlphaZero, MuZero, Gumbel, UCT}
+// Policies lists the policies, in the order of the documentation.
+var Policies = []Policy{AlphaZero, MuZero, Gumbel, Stochastic, UCT}
 
 // likeMCTX says that root noise, masks and the final draw are those of mctx's muzero_policy.
 func (p Policy) likeMCTX() bool { return p == MuZero || p == Stochastic }
@@ -72,7 +72,7 @@ type Config struct {
 	RescaleValues    bool
 	UseMixedValue    bool    // else the raw value completes the unvisited
 	FPUReduction     float32 // ByRange
-	Outcomes         int     // Stochastic: outcomes of a chance node
+	Outcomes         int     // more than 0: chance nodes with so many outcomes follow each action
 	MaxNumConsidered int     // Gumbel: actions that sequential halving starts from
 
 	// Solve proves values (score-bounded MCTS, see solve.go): actions that can't be better than what is
@@ -103,6 +103,17 @@ func Default(p Policy) Config {
 	return c
 }
 
+// Nodes returns how many nodes a tree has room for.
+func (c *Config) Nodes() int { return c.NumSimulations*c.nodesEach() + 1 }
+
+// nodesEach returns how many nodes a simulation makes at most.
+func (c *Config) nodesEach() int {
+	if c.Passes() {
+		return 2
+	}
+	return 1
+}
+
 // MaxSimulations bounds NumSimulations: visit counts stay exact in every formula.
 const MaxSimulations = 1 << 24
 
@@ -116,7 +127,7 @@ func (c *Config) validate() error {
 		lowest = 1
 	}
 	switch {
-	case c.Policy != Stochastic && !slices.Contains(Policies, c.Policy):
+	case !slices.Contains(Policies, c.Policy):
 		return bad("policy", c.Policy, fmt.Sprint("one of ", Policies))
 	case c.NumSimulations < lowest || c.NumSimulations > MaxSimulations:
 		return bad("num_simulations", c.NumSimulations, fmt.Sprintf("%d to %d", lowest, MaxSimulations))
@@ -138,8 +149,10 @@ func (c *Config) validate() error {
 		return bad("maxvisit_init", c.MaxvisitInit, "0 or more")
 	case !(c.FPUReduction >= 0):
 		return bad("fpu_reduction", c.FPUReduction, "0 or more")
-	case c.Policy == Stochastic && c.Outcomes < 1:
+	case c.Outcomes < 0 || (c.Policy == Stochastic && c.Outcomes == 0):
 		return bad("outcomes", c.Outcomes, "1 or more")
+	case c.Outcomes > 0 && c.Solve:
+		return bad("solve", c.Solve, "false where there is chance")
 	case c.Policy == Gumbel && c.MaxNumConsidered < 1:
 		return bad("max_num_considered_actions", c.MaxNumConsidered, "1 or more")
 	}

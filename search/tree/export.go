@@ -2,9 +2,10 @@ package tree
 
 import "github.com/azserve/azserve/internal/vecmath"
 
-// Export is one tree as arrays, with the names and the meaning of mctx's Tree. N is
-// num_simulations + 1. With policy Stochastic A is the larger of actions and outcomes, and a chance
-// node's entries are its outcomes. Unused nodes are 0, with -1 in Parents, ActionFromParent and ChildrenIndex.
+// Export is one tree as arrays, with the names and the meaning of mctx's Tree. N is num_simulations + 1,
+// or Config.Nodes where there is chance; A is then the larger of actions and outcomes, and a chance
+// node's entries are its outcomes. Unused nodes are 0, with -1 in Parents, ActionFromParent and
+// ChildrenIndex.
 type Export struct {
 	NodeVisits       []int32   // [N]
 	NodeValues       []float32 // [N] mean value
@@ -20,7 +21,7 @@ type Export struct {
 	ChildrenPriorLogits []float32 // [N, A] only with Config.KeepLogits; illegal is the least float32
 
 	Terminal []bool // [N] nodes where nothing can be played; not in mctx
-	Chance   []bool // [N] chance nodes (Stochastic)
+	Chance   []bool // [N] chance nodes
 }
 
 // Export copies the tree out.
@@ -74,9 +75,9 @@ func (t *Tree) exportNode(x *Export, i int32) {
 // InFlight returns the number of leaves that were selected and not applied, and the sum of all
 // in-flight counts in the tree: both are 0 between steps.
 func (t *Tree) InFlight() (leaves, counts int) {
-	for i := range t.kept + t.started + 1 {
+	for i := range t.last + 1 {
 		n := &t.nodes[i]
-		if i > 0 && !t.uses(int32(i)) {
+		if i > 0 && !t.uses(i) {
 			continue
 		}
 		counts += int(n.inFlight)

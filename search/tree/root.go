@@ -25,7 +25,8 @@ type RootInput struct {
 	// root (Gumbel). Nil means none.
 	Gumbel []float32
 
-	Terminal bool // the game is over here: no simulation is done
+	Seed     uint64 // of the draws where chance nodes are passed
+	Terminal bool   // the game is over here: no simulation is done
 }
 
 // SetRoot begins the search. Call it once after Reset, or after an Advance that kept nothing.
@@ -35,7 +36,7 @@ func (t *Tree) SetRoot(in *RootInput) {
 	if t.cfg.Solve {
 		n.limits = t.addLimits(0)
 	}
-	t.root.raw = in.Value
+	t.root.raw, t.root.seed = in.Value, in.Seed
 	t.setRootLogits(in)
 	if in.Terminal {
 		n.kind = terminal
@@ -104,9 +105,7 @@ func (t *Tree) setRootLogits(in *RootInput) {
 	default:
 		t.maskRoot(in.Invalid)
 	}
-	if len(t.logits) > 0 {
-		copy(t.logits, r.logits)
-	}
+	t.keepLogits(Root, r.logits, nil)
 }
 
 // evenOut makes logits that are -Inf for every legal action equal: a prior with all its mass on

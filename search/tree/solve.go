@@ -79,7 +79,7 @@ func (t *Tree) rerootLimits() {
 	}
 	kept := make([]int32, len(t.limits)) // new places by old ones; 0 is unknown in both
 	all := append(make([]limits, 0, len(t.limits)), t.limits[unknown])
-	for i := Root + 1; i <= int32(t.kept); i++ {
+	for i := Root + 1; i <= t.last; i++ {
 		at := &t.nodes[i].limits
 		if *at != unknown && kept[*at] == 0 {
 			kept[*at] = int32(len(all))

@@ -29,7 +29,7 @@ type node struct {
 	limits    int32   // where its bounds are, an index of Tree.limits (Solve)
 	kind      kind
 	proven    bool // its value is certain: an end by the rules, or by Solve
-	chance    bool // its edges are outcomes and not actions (Stochastic)
+	chance    bool // its edges are outcomes and not actions
 }
 
 // kind says what may happen at a node.
@@ -71,7 +71,7 @@ type Tree struct {
 	nodes   []node
 	hot     []edge // edges of all nodes
 	cold    []link // parallel to hot
-	kept    int    // nodes that Advance kept below the root; simulation i makes node kept+i
+	last    int32  // the highest node number given
 	budget  int    // simulations to do: NumSimulations less the visits that Advance kept
 	started int    // simulations begun
 	done    int    // simulations backed up
@@ -108,6 +108,7 @@ type root struct {
 	keys    []float32 // memory of key
 	halving []int32   // Gumbel: visits that simulation i considers
 	before  []int32   // [A] Gumbel: visits that Advance kept; halving counts those since
+	seed    uint64    // of chance
 	raw     float32   // the evaluator's value, also once Solve has replaced it
 	stuck   bool      // every action is masked by the caller: mctx then takes action 0
 }
@@ -116,14 +117,14 @@ type root struct {
 // the next Reset.
 func (t *Tree) Reset(p *Params, actions int) {
 	t.cfg, t.actions, t.stride = p, actions, actions
-	if p.Policy == Stochastic {
+	if p.Outcomes > 0 {
 		t.stride = max(actions, p.Outcomes)
 	}
 	t.hot, t.cold = t.hot[:0], t.cold[:0]
-	t.kept, t.budget = 0, p.NumSimulations
+	t.last, t.budget = Root, p.NumSimulations
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
 	t.resetLimits()
-	n := p.NumSimulations + 1
+	n := p.Nodes()
 	t.nodes = grow(t.nodes, n)
 	t.nodes[Root] = node{}
 	t.prior = grow(t.prior, n*t.stride)

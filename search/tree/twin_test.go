@@ -3,6 +3,7 @@ package tree
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/azserve/azserve/internal/rng"
@@ -16,6 +17,7 @@ type twin struct {
 	m         *randomTable
 	root      *twinNode
 	started   int
+	last      int32 // the last number that the tree gives to a node
 	halving   []int32
 	gumbel    []float64
 	ambiguous bool // two scores were nearly equal: rounding decides, so the case says nothing
@@ -31,14 +33,22 @@ type twinNode struct {
 	reward   []float64
 	discount []float64
 	ended    bool
+	number   int32 // of a chance node: the tree's
+	met      []int // of a chance node: outcomes in the order of their first visits
+}
+
+// branch is one way to go on.
+type branch struct {
+	next             int
+	reward, discount float64
+	chance           float32
 }
 
 // randomTable is a small random game or decision process.
 type randomTable struct {
 	states, actions int
-	next            [][]int
-	reward          [][]float64
-	discount        [][]float64
+	outcomes        int          // 0 without chance
+	branches        [][][]branch // [state][action][outcome], one without chance
 	logits          [][]float64
 	legal           [][]bool
 	terminal        []bool
@@ -48,6 +58,9 @@ type randomTable struct {
 func newTable(r *rng.Stream) *randomTable {
 	m := &randomTable{states: 2 + r.IntN(12), actions: 1 + r.IntN(5)}
 	two, ends, masks := r.IntN(2) == 0, r.IntN(2) == 0, r.IntN(2) == 0
+	if r.IntN(4) == 0 {
+		m.outcomes = 1 + r.IntN(3)
+	}
 	turn := make([]int, m.states)
 	for s := range m.states {
 		turn[s] = r.IntN(2)
@@ -55,21 +68,31 @@ func newTable(r *rng.Stream) *randomTable {
 		m.value = append(m.value, 2*r.Float64()-1)
 	}
 	for s := range m.states {
-		next, reward, discount := make([]int, m.actions), make([]float64, m.actions), make([]float64, m.actions)
+		branches := make([][]branch, m.actions)
 		logits, legal := make([]float64, m.actions), make([]bool, m.actions)
 		for a := range m.actions {
-			next[a], reward[a], logits[a] = r.IntN(m.states), 2*r.Float64()-1, 4*r.Float64()-2
-			discount[a] = 0.9
-			if two && turn[next[a]] != turn[s] {
-				discount[a] = -1
+			logits[a] = 4*r.Float64() - 2
+			for range max(1, m.outcomes) {
+				b := branch{next: r.IntN(m.states), reward: 2*r.Float64() - 1, discount: 0.9, chance: float32(r.Float64())}
+				if two && turn[b.next] != turn[s] {
+					b.discount = -1
+				}
+				if m.terminal[b.next] {
+					b.discount = 0
+				}
+				branches[a] = append(branches[a], b)
 			}
-			if m.terminal[next[a]] {
-				discount[a] = 0
+			sum := float32(0)
+			for _, b := range branches[a] {
+				sum += b.chance
+			}
+			for o := range branches[a] {
+				branches[a][o].chance /= sum
 			}
 			legal[a] = !masks || r.IntN(3) > 0
 		}
 		legal[r.IntN(m.actions)] = true
-		m.next, m.reward, m.discount = append(m.next, next), append(m.reward, reward), append(m.discount, discount)
+		m.branches = append(m.branches, branches)
 		m.logits, m.legal = append(m.logits, logits), append(m.legal, legal)
 	}
 	return m
@@ -246,18 +269,67 @@ func (w *twin) choose(n *twinNode, root bool) int {
 // simulate does one simulation below a node and returns the value to back up from it.
 func (w *twin) simulate(n *twinNode, depth int) float64 {
 	a := w.choose(n, depth == 0)
+	branches := w.m.branches[n.state][a]
+	if w.m.outcomes == 0 {
+		return w.follow(n, a, branches[0], depth)
+	}
+	c := n.children[a]
+	if c == nil {
+		k := w.m.outcomes
+		c = &twinNode{children: make([]*twinNode, k), reward: make([]float64, k), discount: make([]float64, k)}
+		n.children[a], n.discount[a] = c, 1
+		c.number = w.last + 1
+		w.last++
+	}
+	o := w.draw(c, branches)
+	v := w.follow(c, o, branches[o], depth)
+	n.sum += v
+	n.visits++
+	return v
+}
+
+// draw picks an outcome: drawn in the order in which they were met first, then by number.
+func (w *twin) draw(c *twinNode, branches []branch) int {
+	left := float64(spread(0, c.number, int32(c.visits)))
+	order := slices.Clone(c.met)
+	for o := range branches {
+		if !slices.Contains(order, o) {
+			order = append(order, o)
+		}
+	}
+	at := order[0]
+	for _, o := range order {
+		if math.Abs(left-float64(branches[o].chance)) < 1e-5 {
+			w.ambiguous = true
+		}
+		at = o
+		if left < float64(branches[o].chance) {
+			break
+		}
+		left -= float64(branches[o].chance)
+	}
+	if !slices.Contains(c.met, at) {
+		c.met = append(c.met, at)
+	}
+	return at
+}
+
+// follow goes on from a node by a branch to its child number a.
+func (w *twin) follow(n *twinNode, a int, b branch, depth int) float64 {
 	c := n.children[a]
 	var v float64
 	switch {
 	case c == nil:
-		next := w.m.next[n.state][a]
-		c = w.node(next)
-		n.children[a], n.reward[a], n.discount[a] = c, w.m.reward[n.state][a], w.m.discount[n.state][a]
+		c = w.node(b.next)
+		w.last++
+		n.children[a], n.reward[a], n.discount[a] = c, b.reward, b.discount
 		v = c.raw
 	case c.ended:
+		w.last++ // the tree leaves a number unused
 		c.visits++
 		v = c.raw
 	case w.cfg.MaxDepth > 0 && depth+1 >= w.cfg.MaxDepth:
+		w.last++
 		c.visits++
 		c.sum = c.raw * float64(c.visits)
 		v = c.raw
@@ -303,6 +375,7 @@ func TestTwin(t *testing.T) {
 // compareTwin runs one case, and returns false if rounding could decide it.
 func compareTwin(t *testing.T, i int, r *rng.Stream) bool {
 	cfg, m := randomConfig(r), newTable(r)
+	cfg.Outcomes = m.outcomes
 	params, err := NewParams(cfg)
 	require.NoError(t, err)
 	w := &twin{cfg: &cfg, m: m, gumbel: make([]float64, m.actions)}
@@ -362,17 +435,29 @@ func runTable(t *testing.T, params *Params, m *randomTable, noise []float32, inv
 	tr.SetRoot(&RootInput{
 		Logits: narrow(m.logits[0]), Value: float32(m.value[0]), Legal: m.legal[0], Invalid: invalid, Gumbel: noise,
 	})
-	states := map[int32]int{}
+	states, from := map[int32]int{}, map[int32][2]int{} // from: of chance nodes, the state and the action before
 	var leaf [1]Leaf
 	for !tr.Done() {
 		if tr.Select(leaf[:]) == 0 {
 			continue
 		}
 		l := leaf[0]
-		from := states[l.Parent]
-		to := m.next[from][l.Action]
+		if l.Chance {
+			chances := make([]float32, 0, m.outcomes)
+			for _, o := range m.branches[states[l.Parent]][l.Action] {
+				chances = append(chances, o.chance)
+			}
+			from[l.Node] = [2]int{states[l.Parent], int(l.Action)}
+			l = tr.Through(l, 0, chances)
+		}
+		at, outcome := [2]int{states[l.Parent], int(l.Action)}, int32(0)
+		if l.Outcome {
+			at, outcome = from[l.Parent], l.Action
+		}
+		b := m.branches[at[0]][at[1]][outcome]
+		to := b.next
 		states[l.Node] = to
-		v := &Evaluation{Reward: float32(m.reward[from][l.Action]), Discount: float32(m.discount[from][l.Action])}
+		v := &Evaluation{Reward: float32(b.reward), Discount: float32(b.discount)}
 		if v.Ended = m.terminal[to]; !v.Ended {
 			v.Logits, v.Legal, v.Value = narrow(m.logits[to]), m.legal[to], float32(m.value[to])
 		}
