@@ -3,6 +3,7 @@ package search
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/search/tree"
@@ -16,7 +17,33 @@ type Config struct {
 	DirichletAlpha    float32 // its concentration, above 0; the noise is over legal actions only
 	Temperature       float32 // of the drawn action: 1 as visits, 0 most visits (MuZero, AlphaZero)
 	GumbelScale       float32 // factor of the Gumbel noise at the root; 0 is deterministic (Gumbel)
+	VisitOffset       float32 // see tree.Draw; 0 is off
+	ValueCutoff       float32 // see tree.Draw; 0 is off
 	Discount          float32 // of a step of a single player's environment, 0 to 1
+
+	// MaxBytes bounds the memory of a row's tree with its states; 0 means no bound. It comes to a MaxNodes.
+	MaxBytes int
+}
+
+// limit turns MaxBytes into MaxNodes, and refuses bounds that leave a tree no room to work.
+func (c *Config) limit(env *envs.Env) error {
+	actions, least := env.Spec().NumActions, c.MinNodes(env.Spec().NumActions)
+	each := c.NodeBytes(actions) + env.StateSize() + 4
+	if c.MaxBytes > 0 {
+		nodes := c.MaxBytes / each
+		if nodes < least {
+			return fmt.Errorf("%w: max_bytes=%d; want at least %d: %d nodes of %d bytes", ErrConfig, c.MaxBytes,
+				least*each, least, each)
+		}
+		if c.MaxNodes == 0 || nodes < c.MaxNodes {
+			c.MaxNodes = nodes
+		}
+	}
+	if c.MaxNodes > 0 && c.MaxNodes < least {
+		return fmt.Errorf("%w: max_nodes=%d; want at least %d for %d actions and leaves_per_step=%d", ErrConfig,
+			c.MaxNodes, least, actions, c.LeavesPerStep)
+	}
+	return nil
 }
 
 // Default returns a policy's published settings for an environment. AlphaZero and UCT take the range of
@@ -53,6 +80,12 @@ func (c *Config) validate() error {
 		return bad("temperature", c.Temperature, "0 or more")
 	case !(c.GumbelScale >= 0) || math.IsInf(float64(c.GumbelScale), 0):
 		return bad("gumbel_scale", c.GumbelScale, "0 or more")
+	case c.VisitOffset-c.VisitOffset != 0:
+		return bad("visit_offset", c.VisitOffset, "a finite number")
+	case !(c.ValueCutoff >= 0):
+		return bad("value_cutoff", c.ValueCutoff, "0 or more")
+	case c.MaxBytes < 0:
+		return bad("max_bytes", float32(c.MaxBytes), "0 (no bound) or more")
 	case !(c.Discount >= 0 && c.Discount <= 1):
 		return bad("discount", c.Discount, "0 to 1")
 	}
@@ -66,6 +99,15 @@ type Roots struct {
 
 	Invalid []bool // [B, A] actions not to be chosen at the root; nil means none
 	Noise   Noise
+
+	// Budgets of the rows, each nil for none beside Config's. They hold for these roots only, not for those
+	// that Advance goes on to.
+	Simulations []int32     // [B] 1 to NumSimulations
+	Deadlines   []time.Time // [B] when a row ends with what it has; its root is evaluated in any case
+
+	// Fast marks rows without root noise and forced playouts: the cheap searches of playout cap
+	// randomisation (Wu 2019, section 3.1). Nil means none.
+	Fast []bool // [B]
 }
 
 // Noise replaces what a search would draw from its seeds: for tests, and for callers with random
@@ -87,7 +129,7 @@ func Seeds(seed uint64, n int) []uint64 {
 }
 
 // validate checks the shapes.
-func (r *Roots) validate(actions int) error {
+func (r *Roots) validate(actions, simulations int) error {
 	n := len(r.States)
 	for _, x := range []struct {
 		name string
@@ -96,6 +138,9 @@ func (r *Roots) validate(actions int) error {
 		must bool
 	}{
 		{"seeds", len(r.Seeds), n, true},
+		{"simulations", len(r.Simulations), n, false},
+		{"deadlines", len(r.Deadlines), n, false},
+		{"fast", len(r.Fast), n, false},
 		{"invalid_actions", len(r.Invalid), n * actions, false},
 		{"dirichlet noise", len(r.Noise.Dirichlet), n * actions, false},
 		{"root gumbel noise", len(r.Noise.RootGumbel), n * actions, false},
@@ -105,22 +150,31 @@ func (r *Roots) validate(actions int) error {
 			return fmt.Errorf("%w: %s has %d elements; want %d", ErrConfig, x.name, x.got, x.want)
 		}
 	}
+	for i, n := range r.Simulations {
+		if n < 1 || int(n) > simulations {
+			return fmt.Errorf("%w: simulations of row %d is %d; want 1 to num_simulations=%d", ErrConfig, i, n, simulations)
+		}
+	}
 	return nil
 }
 
 // slice returns rows lo to hi-1.
 func (r *Roots) slice(lo, hi, actions int) *Roots {
-	part := func(x []float32) []float32 {
-		if x == nil {
-			return nil
-		}
-		return x[lo*actions : hi*actions]
+	return &Roots{
+		States: r.States[lo:hi], Seeds: r.Seeds[lo:hi], Invalid: part(r.Invalid, lo, hi, actions),
+		Noise: Noise{
+			part(r.Noise.Dirichlet, lo, hi, actions), part(r.Noise.RootGumbel, lo, hi, actions),
+			part(r.Noise.ActionGumbel, lo, hi, actions),
+		},
+		Simulations: part(r.Simulations, lo, hi, 1), Deadlines: part(r.Deadlines, lo, hi, 1),
+		Fast: part(r.Fast, lo, hi, 1),
 	}
-	out := &Roots{States: r.States[lo:hi], Seeds: r.Seeds[lo:hi], Noise: Noise{
-		part(r.Noise.Dirichlet), part(r.Noise.RootGumbel), part(r.Noise.ActionGumbel),
-	}}
-	if r.Invalid != nil {
-		out.Invalid = r.Invalid[lo*actions : hi*actions]
+}
+
+// part returns rows lo to hi-1 of rows of n.
+func part[T any](x []T, lo, hi, n int) []T {
+	if x == nil {
+		return nil
 	}
-	return out
+	return x[lo*n : hi*n]
 }

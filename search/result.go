@@ -42,7 +42,10 @@ func (s *Search) result(out *Result, row0 int) {
 			Weights: rowPart(out.Weights, at, s.actions),
 		}
 		if t.Started() {
-			t.Output(&o, s.cfg.Temperature, s.actionGumbel(int32(row)))
+			t.Output(&o, &tree.Draw{
+				Temperature: s.cfg.Temperature, Gumbel: s.actionGumbel(int32(row)),
+				VisitOffset: s.cfg.VisitOffset, ValueCutoff: s.cfg.ValueCutoff,
+			})
 		}
 		put(out.Action, at, o.Action)
 		put(out.Value, at, o.Value)

@@ -31,7 +31,7 @@ func Run(
 	parts := runParts{ctx: ctx, ev: ev, out: out}
 	one := func(lo, hi int) {
 		size := hi - lo
-		if ev.Needs().Instant {
+		if ev.Needs().Instant && roots.Deadlines == nil { // rows with deadlines must share the time
 			size = 1
 		}
 		a := store.Env().Spec().NumActions
@@ -88,6 +88,7 @@ func (p *runParts) add(s *Search, lo int, err error) {
 	t.Evaluations += stats.Evaluations
 	t.Batches += stats.Batches
 	t.Proven += stats.Proven
+	t.Pruned += stats.Pruned
 	t.MaxDepth = max(t.MaxDepth, stats.MaxDepth)
 }
 

@@ -89,6 +89,7 @@ type Stats struct {
 	Batches     int // calls of the evaluator
 	Proven      int // rows whose root is proven (Solve)
 	MaxDepth    int // of the deepest leaf
+	Pruned      int // nodes forgotten (MaxNodes, MaxBytes)
 }
 
 // New begins a search. needs says what Leaves must hold.
@@ -113,11 +114,17 @@ func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, er
 	case cfg.Policy == tree.Stochastic && cfg.Outcomes == 0:
 		return nil, fmt.Errorf("%w: policy=stochastic; want another one: %s has no chance", ErrConfig, spec.ID)
 	}
+	if _, err := tree.NewParams(cfg.Config); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if err := cfg.limit(store.Env()); err != nil {
+		return nil, err
+	}
 	params, err := tree.NewParams(cfg.Config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	return params, roots.validate(store.Env().Spec().NumActions)
+	return params, roots.validate(spec.NumActions, cfg.NumSimulations)
 }
 
 // begin makes a search and starts it.
@@ -259,6 +266,7 @@ func (s *Search) Stats() Stats {
 		if t.Proven() {
 			out.Proven++
 		}
+		out.Pruned += t.Pruned()
 	}
 	return out
 }

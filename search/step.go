@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/internal/rng"
@@ -138,13 +139,22 @@ func (s *Search) discounts(n int) {
 
 // dropDone forgets the rows that have nothing left to do.
 func (s *Search) dropDone() {
+	var now time.Time
+	if s.roots.Deadlines != nil {
+		now = time.Now()
+	}
 	kept := s.active[:0]
 	for _, row := range s.active {
-		if !s.trees[row].Done() && s.errs[row] == nil {
+		if !s.trees[row].Done() && s.errs[row] == nil && !s.late(row, now) {
 			kept = append(kept, row)
 		}
 	}
 	s.active = kept
+}
+
+// late says that a row's deadline has passed. A row whose root waits for its evaluation isn't late.
+func (s *Search) late(row int32, now time.Time) bool {
+	return s.roots.Deadlines != nil && !s.fresh[row] && now.After(s.roots.Deadlines[row])
 }
 
 // fillBatch reads the states to evaluate.
@@ -266,8 +276,14 @@ func (s *Search) seed(row int32) uint64 {
 func (s *Search) rootInput(row int32, legal []bool) *tree.RootInput {
 	seed := s.seed(row)
 	in := &tree.RootInput{Legal: legal, Seed: rng.Derive(seed, streamChance)}
+	if s.roots.Simulations != nil {
+		in.Simulations = int(s.roots.Simulations[row])
+	}
 	if s.roots.Invalid != nil {
 		in.Invalid = rowPart(s.roots.Invalid, int(row), s.actions)
+	}
+	if in.Fast = s.roots.Fast != nil && s.roots.Fast[row]; in.Fast {
+		return in
 	}
 	if s.cfg.Policy == tree.Gumbel {
 		in.Gumbel = s.rootGumbel(row, seed)

@@ -1,6 +1,10 @@
 package tree
 
-import "github.com/azserve/azserve/internal/vecmath"
+import (
+	"slices"
+
+	"github.com/azserve/azserve/internal/vecmath"
+)
 
 // Advance makes the node at the end of a path from the root the new root and forgets the rest of the
 // tree: the path is an action, where there is chance an action and its outcome. The kept part has the
@@ -24,11 +28,12 @@ func (t *Tree) Advance(path []int32, moved func(from, to int32)) bool {
 		return false
 	}
 	names := t.keep(child, moved)
-	t.compactEdges(names)
+	t.compactEdges(names, true)
 	root := &t.nodes[Root]
 	root.parent, root.via, root.proven = NoParent, 0, false
 	t.last = int32(len(names) - 1)
 	t.budget = max(0, t.cfg.NumSimulations-int(root.visits-1))
+	t.free = t.free[:0]
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
 	return true
 }
@@ -47,26 +52,22 @@ func (t *Tree) Child(i, action int32) int32 {
 // keep moves the nodes below and including root to the front, in their order, and returns their old
 // numbers. Their edges still name old numbers.
 func (t *Tree) keep(root int32, moved func(from, to int32)) []int32 {
+	order := t.below(root)
 	t.names = grow(t.names, len(t.nodes))
-	for i := range t.names {
-		t.names[i] = Unvisited
-	}
-	t.names[root] = 0
-	order := []int32{root}
-	for i := root + 1; i <= t.last; i++ {
-		if !t.uses(i) || t.names[t.nodes[i].parent] == Unvisited {
-			continue
-		}
-		t.names[i] = int32(len(order))
-		order = append(order, i)
+	for to, from := range order {
+		t.names[from] = int32(to)
 	}
 	for to, from := range order {
 		n := t.nodes[from]
-		if n.parent >= 0 {
+		if to > 0 {
 			n.parent = t.names[n.parent]
 		}
 		t.nodes[to] = n
+		t.nodes[to].passed = 0
 		copy(t.priors(int32(to)), t.priors(from))
+		if t.cfg.LCB > 0 {
+			t.squares[to] = t.squares[from]
+		}
 		if len(t.logits) > 0 {
 			a := t.stride
 			copy(t.logits[to*a:(to+1)*a], t.logits[int(from)*a:(int(from)+1)*a])
@@ -76,15 +77,34 @@ func (t *Tree) keep(root int32, moved func(from, to int32)) []int32 {
 	return order
 }
 
-// compactEdges moves the edges of the kept nodes together and renames their children.
-func (t *Tree) compactEdges(order []int32) {
+// below lists a node and what is below it: the node, then the others in rising order.
+func (t *Tree) below(root int32) []int32 {
+	order := []int32{root}
+	for i := 0; i < len(order); i++ {
+		n := &t.nodes[order[i]]
+		for _, l := range t.cold[n.first : n.first+n.count] {
+			order = append(order, l.child)
+		}
+	}
+	slices.Sort(order[1:])
+	return order
+}
+
+// compactEdges moves the edges of nodes together. After keep it renames their children; the nodes are then
+// numbered by their places in the list.
+func (t *Tree) compactEdges(order []int32, rename bool) {
 	hot, cold := t.spareHot[:0], t.spareCold[:0]
-	for i := range order {
-		n := &t.nodes[i]
+	for to, from := range order {
+		n := &t.nodes[from]
+		if rename {
+			n = &t.nodes[to]
+		}
 		first := int32(len(hot))
 		hot = append(hot, t.edges(n)...)
 		for _, l := range t.cold[n.first : n.first+n.count] {
-			l.child = t.names[l.child]
+			if rename {
+				l.child = t.names[l.child]
+			}
 			cold = append(cold, l)
 		}
 		n.first, n.room = first, n.count
@@ -148,5 +168,7 @@ func (t *Tree) dropInvalid() {
 	n.count, n.visits, n.sum = kept, visits, sum
 	n.mean = float32(sum / float64(visits))
 	t.budget = max(0, t.cfg.NumSimulations-int(visits-1))
-	t.budget = min(t.budget, (len(t.nodes)-1-int(t.last))/t.cfg.nodesEach())
+	if t.cfg.MaxNodes == 0 {
+		t.budget = min(t.budget, (len(t.nodes)-1-int(t.last))/t.cfg.nodesEach())
+	}
 }

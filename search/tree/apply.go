@@ -38,6 +38,9 @@ func (t *Tree) Apply(l Leaf, v *Evaluation) {
 	n.raw = v.Value
 	n.visits++
 	n.sum, n.mean = float64(v.Value)*float64(n.visits), v.Value
+	if t.cfg.LCB > 0 {
+		t.squares[l.Node] = float64(v.Value) * n.sum
+	}
 	t.leaves--
 	t.done++
 	t.propagate(l.Node, v.Value)
@@ -152,8 +155,21 @@ func uniform(row []float32, p float32) {
 func (t *Tree) backUp(i int32, raw, value float32) {
 	n := &t.nodes[i]
 	n.add(raw)
+	if t.cfg.LCB > 0 {
+		t.squares[i] += float64(raw) * float64(raw)
+	}
 	t.done++
 	t.propagate(i, value)
+}
+
+// note keeps what few settings need of a value backed up into node i, by an edge with this Q.
+func (t *Tree) note(i int32, value, q float32, chance bool) {
+	if t.cfg.LCB > 0 {
+		t.squares[i] += float64(value) * float64(value)
+	}
+	if !chance {
+		t.qLow, t.qHigh = min(t.qLow, q), max(t.qHigh, q)
+	}
 }
 
 // propagate backs a value up from node i, whose own statistics are done: every ancestor's value
@@ -170,6 +186,9 @@ func (t *Tree) propagate(i int32, value float32) {
 		e.q = l.reward + l.discount*n.mean
 		e.visits++
 		e.inFlight--
+		if t.extra {
+			t.note(n.parent, value, e.q, p.chance)
+		}
 		if t.cfg.Solve {
 			value = t.solve(n, p, value)
 		}

@@ -33,6 +33,9 @@ func (t *Tree) Through(l Leaf, reward float32, chances []float32) Leaf {
 	c := &t.cold[p.first+n.via]
 	c.reward, c.discount = reward, 1
 	n.kind = open
+	if t.cfg.LCB > 0 {
+		t.squares[l.Node] = 0
+	}
 	copy(t.priors(l.Node), chances)
 	for o, chance := range chances {
 		if !(chance > 0) {

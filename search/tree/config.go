@@ -1,10 +1,6 @@
 package tree
 
-import (
-	"fmt"
-	"math"
-	"slices"
-)
+import "math"
 
 // Policy is the kind of search.
 type Policy string
@@ -45,9 +41,25 @@ const (
 	// CompletedByMixValue gives unvisited actions the mixed value (Danihelka et al., appendix D),
 	// scales all to 0..1, and multiplies by (MaxvisitInit + most visits) * ValueScale.
 	CompletedByMixValue QTransform = "completed_by_mix_value"
-	// ByRange scales Q from MinValue..MaxValue to 0..1; unvisited is the node's own value, less
-	// FPUReduction times the square root of the visited prior mass (first-play urgency).
+	// ByRange scales Q from MinValue..MaxValue to 0..1; unvisited is as FPU says.
 	ByRange QTransform = "by_range"
+	// ByTree scales Q to 0..1 between the least and the greatest Q that the tree has seen (MuZero's
+	// MinMaxStats: Schrittwieser et al. 2020, eq. 5); unvisited is as FPU says.
+	ByTree QTransform = "by_tree"
+)
+
+// FPU is first-play urgency: what an unvisited action is worth with ByRange and ByTree.
+type FPU string
+
+// The kinds of first-play urgency, as KataGo and lc0 have them.
+const (
+	// FPUParent is the node's own value.
+	FPUParent FPU = "parent"
+	// FPUReduced is the node's own value, less FPUReduction times the square root of the visited actions'
+	// prior mass. The reduction is in units of the range of Q.
+	FPUReduced FPU = "reduction"
+	// FPUAbsolute is FPUValue, in units of rewards.
+	FPUAbsolute FPU = "absolute"
 )
 
 // Config is the settings of a search. Start from [Default]: a zero is a value like any other here,
@@ -70,10 +82,36 @@ type Config struct {
 	ValueScale       float32 // CompletedByMixValue
 	MaxvisitInit     float32
 	RescaleValues    bool
-	UseMixedValue    bool    // else the raw value completes the unvisited
-	FPUReduction     float32 // ByRange
-	Outcomes         int     // more than 0: chance nodes with so many outcomes follow each action
-	MaxNumConsidered int     // Gumbel: actions that sequential halving starts from
+	UseMixedValue    bool // else the raw value completes the unvisited
+	FPU              FPU
+	FPUReduction     float32
+	FPUValue         float32
+	RootFPU          FPU // at the root; empty means as elsewhere, with its own two numbers otherwise
+	RootFPUReduction float32
+	RootFPUValue     float32
+	Outcomes         int // more than 0: chance nodes with so many outcomes follow each action
+	MaxNumConsidered int // Gumbel: actions that sequential halving starts from
+
+	// ForcedPlayouts is k of KataGo's forced playouts (Wu 2019, section 3.2; 2 there): each action of the
+	// root that has a visit gets at least sqrt(k * prior * all visits), so that noise is followed up; what
+	// they add beyond their worth is taken off Output.Weights again (policy target pruning). 0 is off.
+	// AlphaZero only.
+	ForcedPlayouts float32
+
+	// LCB is how many standard deviations below its mean an action is judged by when the one to play is
+	// chosen (KataGo's useLcbForSelection; 5 there): with it the action is the one with the best lower
+	// confidence bound among those with at least LCBMinVisits (0.15 there) of the most visits. 0 is off.
+	// Not with Gumbel.
+	LCB          float32
+	LCBMinVisits float32
+
+	// EarlyStop ends a search when no simulation that is left can change which action has most visits, or
+	// when there is only one to choose (lc0's smart pruning).
+	EarlyStop bool
+
+	// MaxNodes bounds the nodes of a tree: when it is full, the parts that were visited longest ago are
+	// forgotten, but for the root's children. Their values stay in what is above them. 0 means no bound.
+	MaxNodes int
 
 	// Solve proves values (score-bounded MCTS, see solve.go): actions that can't be better than what is
 	// certain are not searched, and a search whose root is proven ends. For two players whose rewards
@@ -89,7 +127,7 @@ func Default(p Policy) Config {
 		Policy: p, NumSimulations: 32, LeavesPerStep: 1, PbCInit: 1.25, PbCBase: 19652,
 		QTransform: ByParentAndSiblings, Epsilon: 1e-8, MinValue: -1, MaxValue: 1,
 		ValueScale: 0.1, MaxvisitInit: 50, RescaleValues: true, UseMixedValue: true,
-		FPUReduction: 0.2, MaxNumConsidered: 16,
+		FPU: FPUReduced, FPUReduction: 0.2, MaxNumConsidered: 16, LCBMinVisits: 0.15,
 	}
 	switch p {
 	case Gumbel:
@@ -104,7 +142,13 @@ func Default(p Policy) Config {
 }
 
 // Nodes returns how many nodes a tree has room for.
-func (c *Config) Nodes() int { return c.NumSimulations*c.nodesEach() + 1 }
+func (c *Config) Nodes() int {
+	n := c.NumSimulations*c.nodesEach() + 1
+	if c.MaxNodes > 0 {
+		return min(n, c.MaxNodes)
+	}
+	return n
+}
 
 // nodesEach returns how many nodes a simulation makes at most.
 func (c *Config) nodesEach() int {
@@ -116,53 +160,6 @@ func (c *Config) nodesEach() int {
 
 // MaxSimulations bounds NumSimulations: visit counts stay exact in every formula.
 const MaxSimulations = 1 << 24
-
-// validate reports the first setting that can't be.
-func (c *Config) validate() error {
-	bad := func(name string, got any, want string) error {
-		return fmt.Errorf("tree: %s=%v; want %s", name, got, want)
-	}
-	lowest := 0
-	if c.Policy == Gumbel {
-		lowest = 1
-	}
-	switch {
-	case !slices.Contains(Policies, c.Policy):
-		return bad("policy", c.Policy, fmt.Sprint("one of ", Policies))
-	case c.NumSimulations < lowest || c.NumSimulations > MaxSimulations:
-		return bad("num_simulations", c.NumSimulations, fmt.Sprintf("%d to %d", lowest, MaxSimulations))
-	case c.MaxDepth < 0:
-		return bad("max_depth", c.MaxDepth, "0 (no limit) or more")
-	case c.LeavesPerStep < 1 || c.LeavesPerStep > 1<<16:
-		return bad("leaves_per_step", c.LeavesPerStep, "1 to 65536")
-	case !(c.PbCInit >= 0) || math.IsInf(float64(c.PbCInit), 0):
-		return bad("pb_c_init", c.PbCInit, "0 or more")
-	case !(c.PbCBase > 0) || math.IsInf(float64(c.PbCBase), 0):
-		return bad("pb_c_base", c.PbCBase, "more than 0")
-	case !(c.Epsilon > 0):
-		return bad("epsilon", c.Epsilon, "more than 0")
-	case !(c.MinValue < c.MaxValue):
-		return bad("min_value", c.MinValue, fmt.Sprintf("less than max_value=%v", c.MaxValue))
-	case !(c.ValueScale >= 0):
-		return bad("value_scale", c.ValueScale, "0 or more")
-	case !(c.MaxvisitInit >= 0):
-		return bad("maxvisit_init", c.MaxvisitInit, "0 or more")
-	case !(c.FPUReduction >= 0):
-		return bad("fpu_reduction", c.FPUReduction, "0 or more")
-	case c.Outcomes < 0 || (c.Policy == Stochastic && c.Outcomes == 0):
-		return bad("outcomes", c.Outcomes, "1 or more")
-	case c.Outcomes > 0 && c.Solve:
-		return bad("solve", c.Solve, "false where there is chance")
-	case c.Policy == Gumbel && c.MaxNumConsidered < 1:
-		return bad("max_num_considered_actions", c.MaxNumConsidered, "1 or more")
-	}
-	switch c.QTransform {
-	case ByParentAndSiblings, ByMinMax, CompletedByMixValue, ByRange:
-		return nil
-	}
-	return bad("qtransform", c.QTransform, fmt.Sprint("one of ",
-		[]QTransform{ByParentAndSiblings, ByMinMax, CompletedByMixValue, ByRange}))
-}
 
 // Params is a checked configuration with its tables. Immutable; all trees of a search share one.
 type Params struct {

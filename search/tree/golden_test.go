@@ -110,7 +110,7 @@ func checkRow(t *testing.T, p Policy, s *golden.Search, b int) {
 		require.Equal(t, want.SimulationLeaf[b], leaves)
 	}
 	out := Output{Visits: make([]int32, a), QValues: make([]float32, a), Weights: make([]float32, a)}
-	tr.Output(&out, s.Config.Temperature, rowOf(s.Noise.ActionGumbel, b, 1))
+	tr.Output(&out, &Draw{Temperature: s.Config.Temperature, Gumbel: rowOf(s.Noise.ActionGumbel, b, 1)})
 	require.Equal(t, want.Summary.VisitCounts[b], out.Visits)
 	require.Equal(t, want.Action[b], out.Action)
 	golden.Close(t, want.ActionWeights[b], out.Weights, 1, "action_weights")

@@ -15,9 +15,21 @@ type Output struct {
 	Value   float32 // the root's mean value, its own raw value included, from its mover's view
 }
 
-// Output writes the answer. gumbel is noise [A] for drawing the action at a temperature (MuZero,
-// AlphaZero); nil means the most likely one. After a terminal root everything is 0.
-func (t *Tree) Output(out *Output, temperature float32, gumbel []float32) {
+// Draw says how the action is drawn from the visits (not with Gumbel, nor LCB).
+type Draw struct {
+	Temperature float32   // 1 as visits, 0 most visits
+	Gumbel      []float32 // [A] noise; nil: the most likely action
+
+	// VisitOffset is added to each visited action's visits before they are raised to 1/Temperature; what
+	// is then 0 or less isn't drawn (lc0's TempVisitOffset).
+	VisitOffset float32
+	// ValueCutoff drops actions whose Q is worse than the best Q by more than this (lc0's
+	// TempValueCutoff). 0 means none is dropped.
+	ValueCutoff float32
+}
+
+// Output writes the answer. After a terminal root everything is 0.
+func (t *Tree) Output(out *Output, draw *Draw) {
 	n := &t.nodes[Root]
 	clear(out.Visits)
 	clear(out.QValues)
@@ -51,7 +63,36 @@ func (t *Tree) Output(out *Output, temperature float32, gumbel []float32) {
 	if out.Weights != nil {
 		copy(out.Weights, t.scores)
 	}
-	out.Action = t.draw(t.scores, temperature, gumbel)
+	if t.cfg.LCB > 0 {
+		out.Action = max(0, t.mostConfident(n))
+		return
+	}
+	t.cutOff(n, t.scores, draw)
+	out.Action = t.draw(t.scores, draw)
+}
+
+// cutOff applies VisitOffset and ValueCutoff to shares of the visits.
+func (t *Tree) cutOff(n *node, shares []float32, draw *Draw) {
+	if draw.VisitOffset == 0 && draw.ValueCutoff == 0 {
+		return
+	}
+	edges, best, all := t.edges(n), vecmath.NegInf, float32(0)
+	for k := range edges {
+		if edges[k].visits > 0 {
+			best = max(best, edges[k].q)
+			all += float32(edges[k].visits)
+		}
+	}
+	for k := range edges {
+		a := t.cold[n.first+int32(k)].action
+		if shares[a] == 0 {
+			continue
+		}
+		shares[a] = max(0, shares[a]+draw.VisitOffset/all)
+		if draw.ValueCutoff > 0 && edges[k].q < best-draw.ValueCutoff {
+			shares[a] = 0
+		}
+	}
 }
 
 // provenOutput answers for a proven root: equal weights on the actions that have its value, and of
@@ -82,6 +123,10 @@ func (t *Tree) provenOutput(out *Output) {
 // what may be chosen (MuZero: of all actions, as mctx).
 func (t *Tree) visitShares(n *node, shares []float32) {
 	clear(shares)
+	if t.root.forced > 0 && n.count > 0 {
+		t.prunedShares(n, shares)
+		return
+	}
 	sum := float32(0)
 	for k, e := range t.edges(n) {
 		shares[t.cold[n.first+int32(k)].action] = float32(e.visits)
@@ -103,7 +148,7 @@ func (t *Tree) visitShares(n *node, shares []float32) {
 // draw returns the largest of ln(share) / temperature + noise: a sample of share^(1/temperature), by
 // the Gumbel-max trick. MuZero follows mctx, where an action without a visit has ln(tiny) and can be
 // drawn at high temperatures, an invalid one too; the others never draw it.
-func (t *Tree) draw(shares []float32, temperature float32, gumbel []float32) int32 {
+func (t *Tree) draw(shares []float32, draw *Draw) int32 {
 	top := vecmath.Log(max(vecmath.Max(shares), vecmath.Tiny))
 	best, at := vecmath.NegInf, int32(0)
 	for a, p := range shares {
@@ -111,9 +156,9 @@ func (t *Tree) draw(shares []float32, temperature float32, gumbel []float32) int
 		if illegal || (p == 0 && !t.cfg.Policy.likeMCTX()) {
 			continue
 		}
-		s := (vecmath.Log(max(p, vecmath.Tiny)) - top) / max(temperature, vecmath.Tiny)
-		if gumbel != nil {
-			s += gumbel[a]
+		s := (vecmath.Log(max(p, vecmath.Tiny)) - top) / max(draw.Temperature, vecmath.Tiny)
+		if draw.Gumbel != nil {
+			s += draw.Gumbel[a]
 		}
 		if s > best {
 			best, at = s, int32(a)

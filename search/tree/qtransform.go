@@ -22,6 +22,9 @@ func (f affine) ofEdge(e *edge) float32 {
 	return f.of(e.q)
 }
 
+// tiny is the relative difference of two Q values that may be rounding.
+const tiny = 1e-5
+
 // transform computes the Q transform of a node from its visited edges.
 func (t *Tree) transform(n *node, edges []edge) affine {
 	c := &t.cfg.Config
@@ -32,15 +35,34 @@ func (t *Tree) transform(n *node, edges []edge) affine {
 	case ByMinMax:
 		return affine{c.MinValue, 1 / (c.MaxValue - c.MinValue), 0}
 	case ByRange:
-		f := affine{low: c.MinValue, scale: 1 / (c.MaxValue - c.MinValue)}
-		f.unvisited = f.of(n.mean)
-		if c.FPUReduction > 0 {
-			f.unvisited -= c.FPUReduction * float32(math.Sqrt(float64(max(0, 1-n.rest))))
+		return t.withFPU(n, affine{low: c.MinValue, scale: 1 / (c.MaxValue - c.MinValue)})
+	case ByTree:
+		f := affine{scale: 1}
+		if t.qHigh-t.qLow > tiny*max(t.qHigh, -t.qLow) {
+			f = affine{low: t.qLow, scale: 1 / (t.qHigh - t.qLow)}
 		}
-		return f
+		return t.withFPU(n, f)
 	default:
 		return t.completed(n, edges)
 	}
+}
+
+// withFPU completes a transform by first-play urgency.
+func (t *Tree) withFPU(n *node, f affine) affine {
+	c := &t.cfg.Config
+	kind, reduction, value := c.FPU, c.FPUReduction, c.FPUValue
+	if c.RootFPU != "" && n == &t.nodes[Root] {
+		kind, reduction, value = c.RootFPU, c.RootFPUReduction, c.RootFPUValue
+	}
+	if kind == FPUAbsolute {
+		f.unvisited = f.of(value)
+		return f
+	}
+	f.unvisited = f.of(n.mean)
+	if kind == FPUReduced && reduction > 0 {
+		f.unvisited -= reduction * float32(math.Sqrt(float64(max(0, 1-n.rest))))
+	}
+	return f
 }
 
 // qRange returns the least and greatest of a value and the Q of the visited edges.

@@ -25,6 +25,12 @@ type RootInput struct {
 	// root (Gumbel). Nil means none.
 	Gumbel []float32
 
+	// Simulations is the budget, at most the configured one; 0 means that one. Fast leaves forced playouts
+	// away; give a fast search no noise either. Both are for playout cap randomisation (Wu 2019, section
+	// 3.1): few searches are full ones, and learnt from.
+	Simulations int
+	Fast        bool
+
 	Seed     uint64 // of the draws where chance nodes are passed
 	Terminal bool   // the game is over here: no simulation is done
 }
@@ -37,6 +43,12 @@ func (t *Tree) SetRoot(in *RootInput) {
 		n.limits = t.addLimits(0)
 	}
 	t.root.raw, t.root.seed = in.Value, in.Seed
+	if in.Simulations > 0 {
+		t.budget = min(t.budget, in.Simulations)
+	}
+	if t.cfg.LCB > 0 {
+		t.squares[Root] = float64(in.Value) * float64(in.Value)
+	}
 	t.setRootLogits(in)
 	if in.Terminal {
 		n.kind = terminal
@@ -49,7 +61,10 @@ func (t *Tree) SetRoot(in *RootInput) {
 // already keep their statistics.
 func (t *Tree) openRoot(in *RootInput) {
 	r := &t.root
-	r.key, r.stuck = nil, false
+	r.key, r.stuck, r.forced = nil, false, t.cfg.ForcedPlayouts
+	if in.Fast {
+		r.forced = 0
+	}
 	valid := 0
 	for _, bad := range r.invalid {
 		if !bad {

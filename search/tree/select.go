@@ -46,9 +46,13 @@ func (t *Tree) descend() (Leaf, arrival) {
 		if n.next == unranked {
 			t.ready(at)
 		}
+		n.passed = int32(t.started)
 		k := t.choose(at)
 		if k < 0 && n.next < 0 {
 			return Leaf{}, t.exhausted(at)
+		}
+		if k < 0 && !t.makeRoom() {
+			return t.fullUp(at, depth)
 		}
 		if k < 0 {
 			t.depth = max(t.depth, depth)
@@ -66,6 +70,7 @@ func (t *Tree) descend() (Leaf, arrival) {
 		n.inFlight++
 		e.enter()
 		if child.kind == terminal {
+			child.passed = int32(t.started)
 			t.skipNumber()
 			t.backUp(l.child, child.raw, child.raw)
 			return Leaf{}, backedUp
@@ -85,8 +90,10 @@ func (t *Tree) descend() (Leaf, arrival) {
 // skipNumber counts a simulation that makes no node: its number stays unused, as in mctx.
 func (t *Tree) skipNumber() {
 	t.started++
-	t.last++
-	t.nodes[t.last] = node{parent: NoParent, via: -1}
+	if t.cfg.MaxNodes == 0 {
+		t.last++
+		t.nodes[t.last] = node{parent: NoParent, via: -1}
+	}
 }
 
 // newLeaf begins a simulation that makes a child of node i.
@@ -97,14 +104,13 @@ func (t *Tree) newLeaf(i int32) Leaf {
 
 // addChild gives node i a child for its best unvisited action, and counts it as in flight.
 func (t *Tree) addChild(i int32) Leaf {
-	t.last++
-	child := t.last
+	child := t.newNumber()
 	action := t.nodes[i].next
 	k := t.addEdge(i, child)
 	n := &t.nodes[i]
 	chance := t.cfg.Outcomes > 0 && !n.chance
 	t.nodes[child] = node{
-		parent: i, via: k, kind: pending, chance: chance, limits: unknown,
+		parent: i, via: k, kind: pending, chance: chance, limits: unknown, passed: n.passed,
 	}
 	n.inFlight++
 	t.hot[n.first+k].enter()

@@ -1,5 +1,11 @@
 package tree
 
+import (
+	"math"
+
+	"github.com/azserve/azserve/internal/vecmath"
+)
+
 // Node numbers with a meaning, named as in mctx.
 const (
 	Root      = int32(0)
@@ -25,6 +31,7 @@ type node struct {
 	next      int32   // the unvisited action with the best prior, Unvisited if none is left, or unranked
 	nextPrior float32 // its prior
 	rest      float32 // prior mass of all unvisited actions
+	passed    int32   // the last simulation that came by (MaxNodes)
 	raw       float32 // the evaluator's value, the exact one once proven
 	limits    int32   // where its bounds are, an index of Tree.limits (Solve)
 	kind      kind
@@ -69,13 +76,19 @@ type Tree struct {
 	actions int
 	stride  int // entries of a node in prior and logits: actions, or outcomes if those are more
 	nodes   []node
-	hot     []edge // edges of all nodes
-	cold    []link // parallel to hot
-	last    int32  // the highest node number given
-	budget  int    // simulations to do: NumSimulations less the visits that Advance kept
-	started int    // simulations begun
-	done    int    // simulations backed up
-	leaves  int    // in flight
+	hot     []edge  // edges of all nodes
+	cold    []link  // parallel to hot
+	last    int32   // the highest node number given
+	free    []int32 // numbers below it that were given back (MaxNodes)
+	budget  int     // simulations to do: NumSimulations less the visits that Advance kept
+	started int     // simulations begun
+	done    int     // simulations backed up
+	leaves  int     // in flight
+	pruned  int     // nodes that were forgotten (MaxNodes)
+
+	extra       bool      // propagate is to note more than usual
+	qLow, qHigh float32   // least and greatest Q seen (ByTree)
+	squares     []float64 // [N] sums of squares of what node.sum has (LCB)
 
 	limits   []limits         // bounds of exact values; positions met on several ways share theirs (Solve)
 	limitsOf map[uint64]int32 // by key
@@ -110,6 +123,7 @@ type root struct {
 	before  []int32   // [A] Gumbel: visits that Advance kept; halving counts those since
 	seed    uint64    // of chance
 	raw     float32   // the evaluator's value, also once Solve has replaced it
+	forced  float32   // Config.ForcedPlayouts, or 0 for a fast search
 	stuck   bool      // every action is masked by the caller: mctx then takes action 0
 }
 
@@ -122,12 +136,18 @@ func (t *Tree) Reset(p *Params, actions int) {
 	}
 	t.hot, t.cold = t.hot[:0], t.cold[:0]
 	t.last, t.budget = Root, p.NumSimulations
-	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
+	t.started, t.done, t.leaves, t.depth, t.pruned = 0, 0, 0, 0, 0
+	t.free = t.free[:0]
+	t.qLow, t.qHigh = float32(math.Inf(1)), vecmath.NegInf
 	t.resetLimits()
 	n := p.Nodes()
 	t.nodes = grow(t.nodes, n)
 	t.nodes[Root] = node{}
 	t.prior = grow(t.prior, n*t.stride)
+	t.extra = p.LCB > 0 || p.QTransform == ByTree
+	if p.LCB > 0 {
+		t.squares = grow(t.squares, n)
+	}
 	t.logits = t.logits[:0]
 	if p.KeepLogits {
 		clear(t.nodes)
@@ -143,8 +163,10 @@ func grow[T any](x []T, n int) []T {
 	return x[:n]
 }
 
-// Done says that all simulations are done.
-func (t *Tree) Done() bool { return t.done >= t.budget || t.nodes[Root].kind == terminal || t.Proven() }
+// Done says that nothing is left to do.
+func (t *Tree) Done() bool {
+	return t.done >= t.budget || t.nodes[Root].kind == terminal || t.Proven() || (t.cfg.EarlyStop && t.decided())
+}
 
 // Proven says that the root's value is certain.
 func (t *Tree) Proven() bool { return t.nodes[Root].proven }

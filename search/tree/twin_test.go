@@ -17,7 +17,8 @@ type twin struct {
 	m         *randomTable
 	root      *twinNode
 	started   int
-	last      int32 // the last number that the tree gives to a node
+	low, high float64 // least and greatest Q seen
+	last      int32   // the last number that the tree gives to a node
 	halving   []int32
 	gumbel    []float64
 	ambiguous bool // two scores were nearly equal: rounding decides, so the case says nothing
@@ -167,23 +168,65 @@ func (w *twin) transformed(n *twinNode) []float64 {
 			}
 		}
 	case ByRange:
-		mass, p := 0.0, softmax(n.logits)
-		for i := range a {
-			if n.children[i] != nil {
-				mass += p[i]
-			}
+		w.firstPlay(n, out, func(v float64) float64 { return (v - float64(c.MinValue)) / float64(c.MaxValue-c.MinValue) })
+	case ByTree:
+		if w.high > w.low && w.high-w.low < 0.01 {
+			w.ambiguous = true // the division blows rounding up
 		}
-		scale := func(v float64) float64 { return (v - float64(c.MinValue)) / float64(c.MaxValue-c.MinValue) }
-		for i := range a {
-			out[i] = scale(n.value()) - float64(c.FPUReduction)*math.Sqrt(mass)
-			if n.children[i] != nil {
-				out[i] = scale(n.q(i))
+		w.firstPlay(n, out, func(v float64) float64 {
+			if w.high-w.low > tiny*max(w.high, -w.low) {
+				return (v - w.low) / (w.high - w.low)
 			}
-		}
+			return v
+		})
 	case CompletedByMixValue:
 		w.completed(n, out)
 	}
 	return out
+}
+
+// firstPlay scales Q, and gives the unvisited actions what the configuration says.
+func (w *twin) firstPlay(n *twinNode, out []float64, scale func(float64) float64) {
+	c, mass, p := w.cfg, 0.0, softmax(n.logits)
+	kind, reduction, value := c.FPU, c.FPUReduction, c.FPUValue
+	if n == w.root && c.RootFPU != "" {
+		kind, reduction, value = c.RootFPU, c.RootFPUReduction, c.RootFPUValue
+	}
+	for i := range out {
+		if n.children[i] != nil {
+			mass += p[i]
+		}
+	}
+	for i := range out {
+		switch {
+		case n.children[i] != nil:
+			out[i] = scale(n.q(i))
+		case kind == FPUAbsolute:
+			out[i] = scale(float64(value))
+		case kind == FPUReduced:
+			out[i] = scale(n.value()) - float64(reduction)*math.Sqrt(mass)
+		default:
+			out[i] = scale(n.value())
+		}
+	}
+}
+
+// forced returns the first action that is owed playouts, -1 if none is.
+func (w *twin) forced(n *twinNode) int {
+	if w.cfg.ForcedPlayouts == 0 || n != w.root {
+		return -1
+	}
+	p := softmax(n.logits)
+	for a := range p {
+		owed := math.Sqrt(float64(w.cfg.ForcedPlayouts) * p[a] * float64(n.visits-1))
+		if n.count(a) > 0 && math.Abs(owed-float64(n.count(a))) < 1e-4 {
+			w.ambiguous = true
+		}
+		if n.count(a) > 0 && float64(n.count(a)) < owed {
+			return a
+		}
+	}
+	return -1
 }
 
 func (w *twin) completed(n *twinNode, out []float64) {
@@ -268,10 +311,15 @@ func (w *twin) choose(n *twinNode, root bool) int {
 
 // simulate does one simulation below a node and returns the value to back up from it.
 func (w *twin) simulate(n *twinNode, depth int) float64 {
-	a := w.choose(n, depth == 0)
+	a := w.forced(n)
+	if a < 0 {
+		a = w.choose(n, depth == 0)
+	}
 	branches := w.m.branches[n.state][a]
 	if w.m.outcomes == 0 {
-		return w.follow(n, a, branches[0], depth)
+		v := w.follow(n, a, branches[0], depth)
+		w.low, w.high = min(w.low, n.q(a)), max(w.high, n.q(a))
+		return v
 	}
 	c := n.children[a]
 	if c == nil {
@@ -285,6 +333,7 @@ func (w *twin) simulate(n *twinNode, depth int) float64 {
 	v := w.follow(c, o, branches[o], depth)
 	n.sum += v
 	n.visits++
+	w.low, w.high = min(w.low, n.q(a)), max(w.high, n.q(a))
 	return v
 }
 
@@ -314,6 +363,13 @@ func (w *twin) draw(c *twinNode, branches []branch) int {
 	return at
 }
 
+// skip leaves a number unused, as the tree does unless it must be sparing.
+func (w *twin) skip() {
+	if w.cfg.MaxNodes == 0 {
+		w.last++
+	}
+}
+
 // follow goes on from a node by a branch to its child number a.
 func (w *twin) follow(n *twinNode, a int, b branch, depth int) float64 {
 	c := n.children[a]
@@ -325,11 +381,11 @@ func (w *twin) follow(n *twinNode, a int, b branch, depth int) float64 {
 		n.children[a], n.reward[a], n.discount[a] = c, b.reward, b.discount
 		v = c.raw
 	case c.ended:
-		w.last++ // the tree leaves a number unused
+		w.skip()
 		c.visits++
 		v = c.raw
 	case w.cfg.MaxDepth > 0 && depth+1 >= w.cfg.MaxDepth:
-		w.last++
+		w.skip()
 		c.visits++
 		c.sum = c.raw * float64(c.visits)
 		v = c.raw
@@ -347,11 +403,24 @@ func randomConfig(r *rng.Stream) Config {
 	c := Default([]Policy{AlphaZero, MuZero, Gumbel}[r.IntN(3)])
 	c.NumSimulations, c.MaxDepth = 1+r.IntN(60), r.IntN(2)*(1+r.IntN(5))
 	if r.IntN(2) == 0 {
-		c.QTransform = []QTransform{ByParentAndSiblings, ByMinMax, CompletedByMixValue, ByRange}[r.IntN(4)]
+		c.QTransform = []QTransform{ByParentAndSiblings, ByMinMax, CompletedByMixValue, ByRange, ByTree}[r.IntN(5)]
 	}
 	c.PbCInit, c.FPUReduction = float32(3*r.Float64()), float32(r.IntN(2))*0.3
 	c.UseMixedValue, c.RescaleValues = r.IntN(2) == 0, r.IntN(2) == 0
 	c.MinValue, c.MaxValue = -1-float32(r.IntN(2)), 1+float32(r.IntN(2))
+	kinds := []FPU{FPUParent, FPUReduced, FPUAbsolute, ""}
+	c.FPU, c.FPUValue = kinds[r.IntN(3)], float32(r.Float64())
+	c.RootFPU, c.RootFPUReduction, c.RootFPUValue = kinds[r.IntN(4)], float32(r.Float64()), -float32(r.Float64())
+	if c.Policy == AlphaZero {
+		c.ForcedPlayouts = 2 * float32(r.IntN(2))
+	}
+	if r.IntN(4) == 0 {
+		c.MaxNodes = 1 << 20 // never reached
+	}
+	c.LCB = float32(r.IntN(2))
+	if c.Policy == Gumbel {
+		c.LCB = 0
+	}
 	c.MaxNumConsidered, c.KeepLogits = 1+r.IntN(6), r.IntN(2) == 0
 	return c
 }
@@ -378,7 +447,7 @@ func compareTwin(t *testing.T, i int, r *rng.Stream) bool {
 	cfg.Outcomes = m.outcomes
 	params, err := NewParams(cfg)
 	require.NoError(t, err)
-	w := &twin{cfg: &cfg, m: m, gumbel: make([]float64, m.actions)}
+	w := &twin{cfg: &cfg, m: m, low: math.Inf(1), high: math.Inf(-1), gumbel: make([]float64, m.actions)}
 	w.root = w.node(0)
 	noise, invalid := make([]float32, m.actions), make([]bool, m.actions)
 	valid := 0
@@ -423,49 +492,62 @@ func compareTwin(t *testing.T, i int, r *rng.Stream) bool {
 	return true
 }
 
-func runTable(t *testing.T, params *Params, m *randomTable, noise []float32, invalid []bool) *Output {
-	narrow := func(x []float64) (out []float32) {
-		for _, v := range x {
-			out = append(out, float32(v))
-		}
-		return out
+func narrow(x []float64) (out []float32) {
+	for _, v := range x {
+		out = append(out, float32(v))
 	}
+	return out
+}
+
+// walker is the simulator and the evaluator of a tree over a random table.
+type walker struct {
+	tr     *Tree
+	m      *randomTable
+	states map[int32]int
+	from   map[int32][2]int // of chance nodes: the state and the action before
+}
+
+// apply evaluates a leaf; one that is a chance node is passed.
+func (w *walker) apply(l Leaf) {
+	m := w.m
+	if l.Chance {
+		chances := make([]float32, 0, m.outcomes)
+		for _, o := range m.branches[w.states[l.Parent]][l.Action] {
+			chances = append(chances, o.chance)
+		}
+		w.from[l.Node] = [2]int{w.states[l.Parent], int(l.Action)}
+		l = w.tr.Through(l, 0, chances)
+	}
+	at, outcome := [2]int{w.states[l.Parent], int(l.Action)}, int32(0)
+	if l.Outcome {
+		at, outcome = w.from[l.Parent], l.Action
+	}
+	b := m.branches[at[0]][at[1]][outcome]
+	w.states[l.Node] = b.next
+	v := &Evaluation{Reward: float32(b.reward), Discount: float32(b.discount)}
+	if v.Ended = m.terminal[b.next]; !v.Ended {
+		v.Logits, v.Legal, v.Value = narrow(m.logits[b.next]), m.legal[b.next], float32(m.value[b.next])
+	}
+	w.tr.Apply(l, v)
+}
+
+func runTable(t *testing.T, params *Params, m *randomTable, noise []float32, invalid []bool) *Output {
 	tr := &Tree{}
 	tr.Reset(params, m.actions)
 	tr.SetRoot(&RootInput{
 		Logits: narrow(m.logits[0]), Value: float32(m.value[0]), Legal: m.legal[0], Invalid: invalid, Gumbel: noise,
 	})
-	states, from := map[int32]int{}, map[int32][2]int{} // from: of chance nodes, the state and the action before
+	w := &walker{tr: tr, m: m, states: map[int32]int{}, from: map[int32][2]int{}}
 	var leaf [1]Leaf
 	for !tr.Done() {
 		if tr.Select(leaf[:]) == 0 {
 			continue
 		}
-		l := leaf[0]
-		if l.Chance {
-			chances := make([]float32, 0, m.outcomes)
-			for _, o := range m.branches[states[l.Parent]][l.Action] {
-				chances = append(chances, o.chance)
-			}
-			from[l.Node] = [2]int{states[l.Parent], int(l.Action)}
-			l = tr.Through(l, 0, chances)
-		}
-		at, outcome := [2]int{states[l.Parent], int(l.Action)}, int32(0)
-		if l.Outcome {
-			at, outcome = from[l.Parent], l.Action
-		}
-		b := m.branches[at[0]][at[1]][outcome]
-		to := b.next
-		states[l.Node] = to
-		v := &Evaluation{Reward: float32(b.reward), Discount: float32(b.discount)}
-		if v.Ended = m.terminal[to]; !v.Ended {
-			v.Logits, v.Legal, v.Value = narrow(m.logits[to]), m.legal[to], float32(m.value[to])
-		}
-		tr.Apply(l, v)
+		w.apply(leaf[0])
 		checkInFlight(t, tr)
 	}
 	out := &Output{Visits: make([]int32, m.actions), QValues: make([]float32, m.actions)}
-	tr.Output(out, 0, nil)
+	tr.Output(out, &Draw{})
 	return out
 }
 

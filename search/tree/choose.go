@@ -1,0 +1,194 @@
+package tree
+
+import (
+	"math"
+
+	"github.com/azserve/azserve/internal/vecmath"
+)
+
+// choose returns which edge of a node to follow, -1 for its best unvisited action.
+func (t *Tree) choose(i int32) int32 {
+	n := &t.nodes[i]
+	switch {
+	case n.chance && t.cfg.Passes():
+		return t.drawOutcome(i)
+	case n.chance:
+		return t.chooseOutcome(n)
+	case t.cfg.Policy == UCT:
+		return t.chooseUCB(n)
+	case t.cfg.Policy != Gumbel:
+		return t.choosePUCT(n)
+	case i == Root:
+		return t.chooseConsidered(n)
+	}
+	return t.chooseImproved(n)
+}
+
+// chooseOutcome takes the outcome whose probability / (visits + 1) is largest, as mctx does: no sampling,
+// but outcomes are visited in proportion to their probabilities.
+func (t *Tree) chooseOutcome(n *node) int32 {
+	best, at := vecmath.NegInf, int32(-1)
+	if n.next >= 0 {
+		best = n.nextPrior
+	}
+	for k, e := range t.edges(n) {
+		if e.share > best || (e.share == best && t.before(n, int32(k), at)) {
+			best, at = e.share, int32(k)
+		}
+	}
+	return at
+}
+
+// chooseUCB is UCB1: the largest of Q + c * sqrt(ln(visits of the node) / visits), in the order of
+// first visits on equality.
+func (t *Tree) chooseUCB(n *node) int32 {
+	if n.next >= 0 {
+		return -1
+	}
+	edges := t.edges(n)
+	f := t.transform(n, edges)
+	c := t.cfg.PbCInit * float32(math.Sqrt(math.Log(float64(n.visits+n.inFlight))))
+	best, at := vecmath.NegInf, int32(-1)
+	for k := range edges {
+		e := &edges[k]
+		s := f.ofEdge(e) + c/float32(math.Sqrt(float64(e.visits+e.inFlight)))
+		if s > best && !t.settled(n, k) {
+			best, at = s, int32(k)
+		}
+	}
+	return at
+}
+
+// choosePUCT is PUCT: the largest of exploration * prior / (visits + 1) + Q, first action on
+// equality.
+func (t *Tree) choosePUCT(n *node) int32 {
+	edges := t.edges(n)
+	if t.root.forced > 0 && n == &t.nodes[Root] {
+		if k := t.forcedEdge(n); k >= 0 {
+			return k
+		}
+	}
+	f := t.transform(n, edges)
+	c := t.cfg.exploration(n.visits + n.inFlight)
+	best, at := vecmath.NegInf, int32(-1)
+	if n.next >= 0 {
+		best = c*n.nextPrior + f.unvisited
+	}
+	solve := t.cfg.Solve
+	for k := range edges {
+		e := &edges[k]
+		s := c*e.share + f.ofEdge(e)
+		if s < best || (solve && t.settled(n, k)) {
+			continue
+		}
+		if s > best || t.before(n, int32(k), at) {
+			best, at = s, int32(k)
+		}
+	}
+	return at
+}
+
+// before breaks a tie: the action of edge k has the lower number than that of edge at, or than the best
+// unvisited action where at is -1.
+func (t *Tree) before(n *node, k, at int32) bool {
+	action := n.next
+	if at >= 0 {
+		action = t.cold[n.first+at].action
+	}
+	return action < 0 || t.cold[n.first+k].action < action
+}
+
+// chooseConsidered is the root of Gumbel MuZero: among the actions with as many visits as sequential
+// halving considers now, the largest of noise + logit + transformed Q.
+func (t *Tree) chooseConsidered(n *node) int32 {
+	edges := t.edges(n)
+	considered := t.root.halving[t.started]
+	f := t.transform(n, edges)
+	best, at, action := vecmath.NegInf, int32(0), int32(0)
+	if considered == 0 && n.next >= 0 { // the unvisited share their Q: the best of them is known
+		best, at, action = max(lowScore, t.root.key[n.next]+f.unvisited), -1, n.next
+	}
+	found := at < 0
+	for k := range edges {
+		e := &edges[k]
+		a := t.cold[n.first+int32(k)].action
+		if e.visits+e.inFlight-t.root.before[a] != considered || t.settled(n, k) {
+			continue
+		}
+		found = true
+		if s := t.considered(e, f, a); s > best || (s == best && a < action) {
+			best, at, action = s, int32(k), a
+		}
+	}
+	if !found && t.cfg.Solve {
+		return t.leastVisited(n)
+	}
+	return at
+}
+
+// leastVisited returns the unproven edge with the fewest visits, -1 for an unvisited action: where
+// Solve has proven the actions that sequential halving would go on with.
+func (t *Tree) leastVisited(n *node) int32 {
+	if n.next >= 0 {
+		return -1
+	}
+	least, at := int32(-1), int32(-1)
+	for k, e := range t.edges(n) {
+		if v := e.visits + e.inFlight; !t.settled(n, k) && (least < 0 || v < least) {
+			least, at = v, int32(k)
+		}
+	}
+	return at
+}
+
+// considered is mctx's score_considered for an action with the right number of visits.
+func (t *Tree) considered(e *edge, f affine, action int32) float32 {
+	return max(lowScore, t.root.key[action]+f.ofEdge(e))
+}
+
+// chooseImproved is the interior of Gumbel MuZero: the largest of improved policy(a) - visits(a) /
+// (1 + all visits), so that visits approach softmax(logits + transformed Q) without noise. The
+// softmax is over all actions, but the unvisited share one factor, so it costs one exponential a
+// visited action.
+func (t *Tree) chooseImproved(n *node) int32 {
+	edges := t.edges(n)
+	if len(edges) == 0 {
+		return -1
+	}
+	f := t.transform(n, edges)
+	top := vecmath.NegInf
+	if n.next >= 0 {
+		top = f.unvisited
+	}
+	visits := int32(1)
+	for k := range edges {
+		e := &edges[k]
+		visits += e.visits + e.inFlight
+		top = max(top, f.ofEdge(e))
+	}
+	// weight(a) = prior(a) * exp(transformed Q(a) - top) is the softmax before it is divided by sum.
+	rest := vecmath.Exp(min(f.unvisited-top, 0)) // with nothing unvisited it is multiplied by 0
+	sum := n.rest * rest
+	t.scores = grow(t.scores, len(edges))
+	weights := t.scores
+	for k := range edges {
+		weights[k] = edges[k].prior * vecmath.Exp(f.ofEdge(&edges[k])-top)
+		sum += weights[k]
+	}
+	perVisit, scale := 1/float32(visits), 1/sum
+	best, at := vecmath.NegInf, int32(-1)
+	if n.next >= 0 {
+		best = n.nextPrior * rest * scale
+	}
+	for k := range edges {
+		e := &edges[k]
+		s := weights[k]*scale - float32(e.visits+e.inFlight)*perVisit
+		if s < best || (t.cfg.Solve && t.settled(n, k)) {
+			continue
+		}
+		if s > best || t.before(n, int32(k), at) {
+			best, at = s, int32(k)
+		}
+	}
+	return at
+}
