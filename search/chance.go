@@ -92,9 +92,9 @@ func (s *Search) passChance() {
 }
 
 // markChance marks the rows of the batch that are afterstates.
-func (s *Search) markChance() {
+func (s *Search) markChance(ask []int32) {
 	b := &s.leaves.batch
-	for i, at := range s.leaves.order {
+	for i, at := range ask {
 		b.Chance[i] = s.isChance(at)
 		if b.Chance[i] && b.Legal != nil {
 			legal := rowPart(b.Legal, i, s.actions)

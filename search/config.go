@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/azserve/azserve/envs"
+	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/search/tree"
 )
 
@@ -20,6 +21,14 @@ type Config struct {
 	VisitOffset       float32 // see tree.Draw; 0 is off
 	ValueCutoff       float32 // see tree.Draw; 0 is off
 	Discount          float32 // of a step of a single player's environment, 0 to 1
+
+	// Pipeline makes Run search the rows in two groups that take turns, one searched while the other is
+	// evaluated: for evaluators that work elsewhere, on a device or a server. It changes no result.
+	Pipeline bool
+
+	// Cache remembers the evaluator's answers, nil for none: give all searches of one evaluator the same one.
+	// It changes no result. Not for evaluators that draw random numbers.
+	Cache *evaluator.Cache
 
 	// MaxBytes bounds the memory of a row's tree with its states; 0 means no bound. It comes to a MaxNodes.
 	MaxBytes int

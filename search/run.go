@@ -2,6 +2,7 @@ package search
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"github.com/azserve/azserve/evaluator"
@@ -26,11 +27,18 @@ func Run(
 	if err != nil {
 		return err
 	}
+	if cfg.Cache != nil && ev.Needs().States {
+		return fmt.Errorf("%w: a cache; want none with an evaluator that draws random numbers", ErrConfig)
+	}
 	n := len(roots.States)
 	out.Stats = Stats{}
 	parts := runParts{ctx: ctx, ev: ev, out: out}
 	one := func(lo, hi int) {
 		size := hi - lo
+		if cfg.Pipeline && size > 1 && !ev.Needs().Instant {
+			parts.addPair(store, &cfg, params, roots, lo, hi)
+			return
+		}
 		if ev.Needs().Instant && roots.Deadlines == nil { // rows with deadlines must share the time
 			size = 1
 		}
@@ -67,11 +75,42 @@ type runParts struct {
 	row int
 }
 
+// addPair runs rows lo to hi-1 as two groups in turn.
+func (p *runParts) addPair(
+	store *statestore.Store, cfg *Config, params *tree.Params, roots *Roots, lo, hi int,
+) {
+	a := store.Env().Spec().NumActions
+	var groups [2]*Search
+	firsts := [3]int{lo, (lo + hi) / 2, hi}
+	for i := range groups {
+		var err error
+		groups[i], err = begin(store, roots.slice(firsts[i], firsts[i+1], a), cfg, params, p.ev.Needs())
+		if err != nil {
+			p.gather(nil, firsts[i], err)
+			return
+		}
+		defer groups[i].Close()
+	}
+	err := runPair(p.ctx, p.ev, groups[0], groups[1])
+	for i, s := range groups {
+		p.gather(s, firsts[i], err)
+	}
+}
+
 // add runs a part to its end; it starts at row lo.
 func (p *runParts) add(s *Search, lo int, err error) {
-	var stats Stats
 	if err == nil {
 		err = s.run(p.ctx, p.ev)
+	} else {
+		s = nil
+	}
+	p.gather(s, lo, err)
+}
+
+// gather takes what a part brought, s is nil if it didn't begin.
+func (p *runParts) gather(s *Search, lo int, err error) {
+	var stats Stats
+	if s != nil {
 		if err == nil {
 			err = s.errFrom(lo)
 		}
@@ -87,6 +126,8 @@ func (p *runParts) add(s *Search, lo int, err error) {
 	t.Simulations += stats.Simulations
 	t.Evaluations += stats.Evaluations
 	t.Batches += stats.Batches
+	t.Room += stats.Room
+	t.CacheHits += stats.CacheHits
 	t.Proven += stats.Proven
 	t.Pruned += stats.Pruned
 	t.MaxDepth = max(t.MaxDepth, stats.MaxDepth)
@@ -102,18 +143,23 @@ func (s *Search) run(ctx context.Context, ev evaluator.Evaluator) error {
 		if err != nil || batch.N == 0 {
 			return err
 		}
-		out := &s.leaves.out
-		if err := evaluate(ctx, ev, batch, out); err != nil {
+		if err := evaluate(ctx, ev, batch, &s.leaves.out); err != nil {
 			return err
 		}
-		logits := out.Logits
-		if out.Uniform {
-			logits = nil
-		}
-		if err := s.Expand(logits, out.Value); err != nil {
+		if err := s.expandOutput(); err != nil {
 			return err
 		}
 	}
+}
+
+// expandOutput takes the evaluator's answer from the search's own memory.
+func (s *Search) expandOutput() error {
+	out := &s.leaves.out
+	logits := out.Logits
+	if out.Uniform {
+		logits = nil
+	}
+	return s.Expand(logits, out.Value)
 }
 
 // evaluate turns a panic of the evaluator into an error.

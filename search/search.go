@@ -74,7 +74,8 @@ type leaves struct {
 	action   []int32
 	outcome  []envs.Outcome
 	turn     []int32
-	keys     []uint64 // only if Search.keyed
+	keys     []uint64 // of roots and leaves; only if Search.keyed
+	found    found    // only with a cache
 	chance   chance   // only where there is chance
 	discount []float32
 	order    []int32 // which of all are to be evaluated
@@ -87,9 +88,19 @@ type Stats struct {
 	Simulations int // done
 	Evaluations int // states sent to the evaluator
 	Batches     int // calls of the evaluator
+	Room        int // states that these batches had room for: every row's leaves
+	CacheHits   int // answers that the cache had, or another row of the same batch asked for
 	Proven      int // rows whose root is proven (Solve)
 	MaxDepth    int // of the deepest leaf
 	Pruned      int // nodes forgotten (MaxNodes, MaxBytes)
+}
+
+// Fill is how full the evaluator's batches were, 0 to 1: less where rows end before others.
+func (s *Stats) Fill() float64 {
+	if s.Room == 0 {
+		return 0
+	}
+	return float64(s.Evaluations) / float64(s.Room)
 }
 
 // New begins a search. needs says what Leaves must hold.
@@ -108,6 +119,9 @@ func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, er
 	spec := store.Env().Spec()
 	cfg.Outcomes = spec.NumOutcomes
 	switch {
+	case cfg.Cache != nil && cfg.Cache.Actions() != spec.NumActions:
+		return nil, fmt.Errorf("%w: a cache for %d actions; want %d, those of %s", ErrConfig, cfg.Cache.Actions(),
+			spec.NumActions, spec.ID)
 	case cfg.Solve && (spec.NumPlayers != 2 || cfg.Outcomes > 0):
 		return nil, fmt.Errorf("%w: solve=true; %s has %d player(s) and %d outcomes of chance; want 2 and 0", ErrConfig,
 			spec.ID, spec.NumPlayers, cfg.Outcomes)
@@ -136,7 +150,7 @@ func begin(
 		cfg: *cfg, params: params, env: store.Env(), needs: needs,
 		actions: store.Env().Spec().NumActions, stride: cfg.Nodes(),
 		trees: make([]*tree.Tree, n), errs: make([]error, n), fresh: make([]bool, n),
-		picked: make([]tree.Leaf, cfg.LeavesPerStep), keyed: cfg.Solve,
+		picked: make([]tree.Leaf, cfg.LeavesPerStep), keyed: cfg.Solve || cfg.Cache != nil,
 	}
 	s.turns = make([]int32, n*s.stride)
 	var err error
@@ -146,7 +160,7 @@ func begin(
 	for i := range s.trees {
 		s.trees[i] = trees.Get().(*tree.Tree)
 	}
-	s.leaves.reserve(n*cfg.LeavesPerStep, s.env, needs)
+	s.leaves.reserve(n*cfg.LeavesPerStep, s.env, needs, cfg.Cache != nil)
 	if err := s.start(roots); err != nil {
 		s.Close()
 		return nil, err
@@ -200,7 +214,7 @@ func fit[T any](x []T, n int) []T {
 }
 
 // reserve makes room for n leaves.
-func (l *leaves) reserve(n int, env *envs.Env, needs evaluator.Needs) {
+func (l *leaves) reserve(n int, env *envs.Env, needs evaluator.Needs, cache bool) {
 	spec := env.Spec()
 	l.row, l.leaf = make([]int32, 0, n), make([]tree.Leaf, 0, n)
 	l.parent, l.slot, l.action = make([]int32, 0, n), make([]int32, 0, n), make([]int32, 0, n)
@@ -212,6 +226,9 @@ func (l *leaves) reserve(n int, env *envs.Env, needs evaluator.Needs) {
 	}
 	if env.Capabilities().Masks {
 		l.batch.Legal = make([]bool, n*spec.NumActions)
+	}
+	if cache {
+		l.found.reserve(n, spec.NumActions)
 	}
 	if spec.NumOutcomes > 0 {
 		l.chance.reserve(n, spec.NumOutcomes)

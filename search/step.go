@@ -27,6 +27,10 @@ func (s *Search) Select() (batch *evaluator.Batch, err error) {
 		s.selectRoots()
 		s.selectLeaves()
 		s.stepLeaves()
+		if s.cfg.Cache != nil && s.allFound() {
+			s.applyAll(nil, nil)
+			s.leaves.order = s.leaves.order[:0]
+		}
 		s.dropDone()
 	}
 	s.fillBatch()
@@ -37,6 +41,7 @@ func (s *Search) Select() (batch *evaluator.Batch, err error) {
 func (l *leaves) clear() {
 	l.row, l.leaf, l.order = l.row[:0], l.leaf[:0], l.order[:0]
 	l.parent, l.slot, l.action = l.parent[:0], l.slot[:0], l.action[:0]
+	l.found.ask = l.found.ask[:0]
 }
 
 // selectRoots gathers the roots that wait for an evaluation.
@@ -52,6 +57,9 @@ func (s *Search) selectRoots() {
 		l.slot = append(l.slot, row*int32(s.stride))
 	}
 	l.roots = len(l.row)
+	if s.keyed {
+		s.block.Arena.Hash(l.slot, l.keys)
+	}
 }
 
 // selectLeaves asks every active tree for leaves.
@@ -89,7 +97,7 @@ func (s *Search) stepLeaves() {
 		s.discounts(n)
 	}
 	if s.keyed {
-		a.Hash(slots, l.keys)
+		a.Hash(slots, l.keys[l.roots:])
 	}
 	for i := range n {
 		s.turns[slots[i]] = l.turn[i]
@@ -105,7 +113,7 @@ func (s *Search) settle(i, at int) bool {
 	t, o := s.trees[l.row[at]], &l.outcome[i]
 	value, known := float32(0), o.Terminated
 	if !known && s.cfg.Solve {
-		value, known = t.Known(l.keys[i])
+		value, known = t.Known(l.keys[at])
 	}
 	if known {
 		t.Apply(l.leaf[at], &tree.Evaluation{
@@ -160,13 +168,14 @@ func (s *Search) late(row int32, now time.Time) bool {
 // fillBatch reads the states to evaluate.
 func (s *Search) fillBatch() {
 	l, b, a := &s.leaves, &s.leaves.batch, s.block.Arena
-	b.N = len(l.order)
+	ask := s.asked()
+	b.N = len(ask)
 	l.out.Uniform = false
 	if b.N == 0 {
 		return
 	}
 	slots := b.Slots[:b.N]
-	for i, at := range l.order {
+	for i, at := range ask {
 		slots[i] = l.slot[at]
 	}
 	if b.Obs != nil {
@@ -176,16 +185,17 @@ func (s *Search) fillBatch() {
 		a.Mask(slots, b.Legal)
 	}
 	if b.Chance != nil {
-		s.markChance()
+		s.markChance(ask)
 	}
 	if s.needs.States {
 		b.Arena = a
-		for i, at := range l.order {
+		for i, at := range ask {
 			b.Seeds[i] = rng.Derive(s.seed(l.row[at]), streamLeaf, uint64(l.leaf[at].Node))
 		}
 	}
 	s.stats.Evaluations += b.N
 	s.stats.Batches++
+	s.stats.Room += max(s.Rows()*s.cfg.LeavesPerStep, b.N)
 }
 
 // Expand takes the evaluator's answer to the batch that Select returned: logits [N, A] (nil means
@@ -203,29 +213,54 @@ func (s *Search) Expand(logits, values []float32) error {
 			len(values), n*s.actions, n)
 	}
 	s.waiting = false
+	if s.cfg.Cache != nil {
+		s.remember(logits, values)
+	}
+	s.applyAll(logits, values)
+	s.dropDone()
+	return nil
+}
+
+// applyAll gives every leaf of the step its answer, in the order in which they were selected.
+func (s *Search) applyAll(logits, values []float32) {
 	for i, at := range s.leaves.order {
 		row := s.leaves.row[at]
 		if s.errs[row] != nil {
 			continue
 		}
-		v := tree.Evaluation{Value: values[i]}
-		if logits != nil && !s.isChance(at) {
-			v.Logits = logits[i*s.actions : (i+1)*s.actions]
+		v := s.answer(i, logits, values)
+		if s.isChance(at) {
+			v.Logits = nil
 		}
 		if err := checkAnswer(v.Logits, v.Value); err != nil {
 			s.errs[row] = err
 			continue
-		}
-		if legal := s.leaves.batch.Legal; legal != nil {
-			v.Legal = legal[i*s.actions : (i+1)*s.actions]
 		}
 		if s.isChance(at) {
 			v.Logits, v.Legal = s.leaves.chance.prior(int(at) - s.leaves.roots)
 		}
 		s.apply(row, at, &v)
 	}
-	s.dropDone()
-	return nil
+}
+
+// answer returns what is known of entry i of the step: the evaluator's answer, or the cache's.
+func (s *Search) answer(i int, logits, values []float32) tree.Evaluation {
+	legal := s.leaves.batch.Legal
+	if s.cfg.Cache != nil {
+		f := &s.leaves.found
+		if hit := f.place[i]; hit < 0 {
+			logits, values, i = f.logits, f.values, int(-1-hit)
+			legal = f.legal
+		} else {
+			i = int(hit)
+		}
+		if s.leaves.batch.Legal == nil {
+			legal = nil
+		}
+	}
+	return tree.Evaluation{
+		Value: values[i], Logits: rowPart(logits, i, s.actions), Legal: rowPart(legal, i, s.actions),
+	}
 }
 
 // apply expands a leaf, or sets up a root.
@@ -240,7 +275,7 @@ func (s *Search) apply(row, at int32, v *tree.Evaluation) {
 	}
 	i := int(at) - l.roots
 	o := &l.outcome[i]
-	v.Reward, v.Discount, v.Ended, v.Key = o.Reward, l.discount[i], o.Truncated, l.keys[i]
+	v.Reward, v.Discount, v.Ended, v.Key = o.Reward, l.discount[i], o.Truncated, l.keys[at]
 	s.trees[row].Apply(l.leaf[at], v)
 }
 
