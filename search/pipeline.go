@@ -32,7 +32,7 @@ func runPair(ctx context.Context, ev evaluator.Evaluator, a, b *Search) error {
 }
 
 func (p *pair) run(ctx context.Context) error {
-	var away *Search // the group whose states the evaluator has
+	var away *Search                     // the group whose states the evaluator has
 	for i, idle := 0, 0; idle < 2; i++ { // until both have nothing to do
 		here := p.groups[i%2]
 		err := ctx.Err()

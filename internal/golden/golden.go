@@ -39,43 +39,73 @@ type QTransform struct {
 
 // Search is one search of a batch of roots.
 type Search struct {
-	Name   string `json:"name"`
-	Config struct {
-		NumSimulations   int        `json:"num_simulations"`
-		MaxDepth         *int       `json:"max_depth"`
-		QTransform       QTransform `json:"qtransform"`
-		PbCInit          float32    `json:"pb_c_init"`
-		PbCBase          float32    `json:"pb_c_base"`
-		DirichletFrac    float32    `json:"dirichlet_fraction"`
-		DirichletAlpha   float32    `json:"dirichlet_alpha"`
-		Temperature      float32    `json:"temperature"`
-		MaxNumConsidered int        `json:"max_num_considered_actions"`
-		GumbelScale      float32    `json:"gumbel_scale"`
-	} `json:"config"`
-	Model struct {
-		NumStates   int         `json:"num_states"`
-		NumActions  int         `json:"num_actions"`
-		NextState   [][]int32   `json:"next_state"`
-		Reward      [][]float32 `json:"reward"`
-		Discount    [][]float32 `json:"discount"`
-		PriorLogits [][]float32 `json:"prior_logits"`
-		Value       []float32   `json:"value"`
-
-		// Stochastic: tables over afterstates, and next_state etc. over [afterstate][outcome].
-		NumChance       int         `json:"num_chance"`
-		Afterstate      [][]int32   `json:"afterstate"`
-		ChanceLogits    [][]float32 `json:"chance_logits"`
-		AfterstateValue []float32   `json:"afterstate_value"`
-	} `json:"model"`
-	RootState []int32 `json:"root_state"`
-	Invalid   [][]int `json:"invalid_actions"`
-	Noise     struct {
-		Dirichlet    [][]float32 `json:"dirichlet"`
-		ActionGumbel [][]float32 `json:"action_gumbel"`
-		RootGumbel   [][]float32 `json:"root_gumbel"`
-	} `json:"noise"`
-	Expected Expected `json:"expected"`
+	Name      string   `json:"name"`
+	Config    Config   `json:"config"`
+	Model     Model    `json:"model"`
+	RootState []int32  `json:"root_state"`
+	Invalid   [][]int  `json:"invalid_actions"`
+	Noise     Noise    `json:"noise"`
+	Expected  Expected `json:"expected"`
 }
+
+// Config is a search's settings; what a policy doesn't have is 0.
+type Config struct {
+	NumSimulations   int        `json:"num_simulations"`
+	MaxNodes         int        `json:"max_nodes"`
+	MaxDepth         *int       `json:"max_depth"`
+	QTransform       QTransform `json:"qtransform"`
+	PbCInit          float32    `json:"pb_c_init"`
+	PbCBase          float32    `json:"pb_c_base"`
+	DirichletFrac    float32    `json:"dirichlet_fraction"`
+	DirichletAlpha   float32    `json:"dirichlet_alpha"`
+	Temperature      float32    `json:"temperature"`
+	MaxNumConsidered int        `json:"max_num_considered_actions"`
+	GumbelScale      float32    `json:"gumbel_scale"`
+}
+
+// Model is a game as tables.
+type Model struct {
+	NumStates   int         `json:"num_states"`
+	NumActions  int         `json:"num_actions"`
+	NextState   [][]int32   `json:"next_state"`
+	Reward      [][]float32 `json:"reward"`
+	Discount    [][]float32 `json:"discount"`
+	PriorLogits [][]float32 `json:"prior_logits"`
+	Value       []float32   `json:"value"`
+
+	// Stochastic: tables over afterstates, and next_state etc. over [afterstate][outcome].
+	NumChance       int         `json:"num_chance"`
+	Afterstate      [][]int32   `json:"afterstate"`
+	ChanceLogits    [][]float32 `json:"chance_logits"`
+	AfterstateValue []float32   `json:"afterstate_value"`
+}
+
+// Noise is what was drawn; nil where nothing was.
+type Noise struct {
+	Dirichlet    [][]float32 `json:"dirichlet"`
+	ActionGumbel [][]float32 `json:"action_gumbel"`
+	RootGumbel   [][]float32 `json:"root_gumbel"`
+}
+
+// Subtree is searches one after the other, each but the first in what was kept of the tree.
+type Subtree struct {
+	Name   string `json:"name"`
+	Config Config `json:"config"`
+	Model  Model  `json:"model"`
+	Steps  []Step `json:"steps"`
+}
+
+// Step is a search, the move after it, and the tree that is kept.
+type Step struct {
+	Search
+	NumSimulations  int     `json:"num_simulations"`
+	Child           []int32 `json:"child"`
+	ExpectedSubtree Tree    `json:"expected_subtree"`
+	Reset           []int   `json:"reset"`
+}
+
+// Resets says that row b starts anew after the step.
+func (s *Step) Resets(b int) bool { return s.Reset != nil && s.Reset[b] != 0 }
 
 // Expected is what mctx answered.
 type Expected struct {
@@ -104,6 +134,7 @@ type Tree struct {
 	ChildrenValues      [][][]float32 `json:"children_values"`
 	ChildrenPriorLogits [][][]float32 `json:"children_prior_logits"`
 	IsDecisionNode      [][]int8      `json:"is_decision_node"`
+	NextNodeIndex       []int         `json:"next_node_index"` // mctx-az
 }
 
 // InvalidRow returns row b of the mask, nil if the case has none.

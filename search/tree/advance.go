@@ -14,8 +14,8 @@ import (
 // It returns false if there is nothing to keep, because the child was never visited or is an end;
 // the tree is then empty, and SetRoot begins anew. Else the search goes on with Reroot.
 //
-// The budget counts the visits that are kept: so many fewer simulations are left to do, as with
-// KataGo's maxVisits, and the memory of the first search is enough for every later one.
+// With CountKept the budget counts the visits that are kept: so many fewer simulations are left to do,
+// and the memory of the first search is enough for every later one.
 func (t *Tree) Advance(path []int32, moved func(from, to int32)) bool {
 	child := Root
 	for _, action := range path {
@@ -32,7 +32,10 @@ func (t *Tree) Advance(path []int32, moved func(from, to int32)) bool {
 	root := &t.nodes[Root]
 	root.parent, root.via, root.proven = NoParent, 0, false
 	t.last = int32(len(names) - 1)
-	t.budget = max(0, t.cfg.NumSimulations-int(root.visits-1))
+	t.budget = t.cfg.NumSimulations
+	if t.cfg.CountKept {
+		t.budget = max(0, t.budget-int(root.visits-1))
+	}
 	t.free = t.free[:0]
 	t.started, t.done, t.leaves, t.depth = 0, 0, 0, 0
 	return true
@@ -115,7 +118,7 @@ func (t *Tree) compactEdges(order []int32, rename bool) {
 
 // Reroot begins the next search after an Advance that kept something: noise and masks of the new root
 // are mixed into its prior anew. Only the fields Legal (as the simulator says), Invalid, Dirichlet,
-// Fraction and Gumbel are read; logits and value are those that the node had. An action that Invalid
+// Fraction, Gumbel, Simulations (at most what is left) and Fast are read; logits and value are those that the node had. An action that Invalid
 // masks loses its visits, and the root's value is then that of what is left.
 func (t *Tree) Reroot(in *RootInput) {
 	if t.nodes[Root].next == unranked {
@@ -128,6 +131,9 @@ func (t *Tree) Reroot(in *RootInput) {
 	with.Logits = logits
 	t.setRootLogits(&with)
 	t.dropInvalid()
+	if in.Simulations > 0 {
+		t.budget = min(t.budget, in.Simulations)
+	}
 	t.openRoot(&with)
 	t.rerootLimits()
 }
@@ -167,7 +173,9 @@ func (t *Tree) dropInvalid() {
 	}
 	n.count, n.visits, n.sum = kept, visits, sum
 	n.mean = float32(sum / float64(visits))
-	t.budget = max(0, t.cfg.NumSimulations-int(visits-1))
+	if t.cfg.CountKept {
+		t.budget = max(0, t.cfg.NumSimulations-int(visits-1))
+	}
 	if t.cfg.MaxNodes == 0 {
 		t.budget = min(t.budget, (len(t.nodes)-1-int(t.last))/t.cfg.nodesEach())
 	}

@@ -124,7 +124,7 @@ func TestEarlyStop(t *testing.T) {
 	require.Greater(t, saved, 500*10)
 	tr, _ := answer(t, Config{
 		Policy: Gumbel, NumSimulations: 50, LeavesPerStep: 1, QTransform: CompletedByMixValue, Epsilon: 1e-8, MinValue: -1,
-		MaxValue: 1, PbCBase: 1, FPU: FPUParent, MaxNumConsidered: 4, EarlyStop: true,
+		MaxValue: 1, PbCBase: 1, FPU: FPUParent, MaxNumConsidered: 4, EarlyStop: true, CountKept: true,
 	}, bandit([]float64{1}, []float64{1}), &Draw{})
 	require.Equal(t, 1, tr.Simulations(), "a single action")
 }

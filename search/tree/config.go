@@ -109,6 +109,10 @@ type Config struct {
 	// when there is only one to choose (lc0's smart pruning).
 	EarlyStop bool
 
+	// CountKept makes NumSimulations count the visits that Advance kept (KataGo's maxVisits); else it counts
+	// new simulations only (maxPlayouts, and mctx-az), and MaxNodes must say how large trees may grow.
+	CountKept bool
+
 	// MaxNodes bounds the nodes of a tree: when it is full, the parts that were visited longest ago are
 	// forgotten, but for the root's children. Their values stay in what is above them. 0 means no bound.
 	MaxNodes int
@@ -128,6 +132,7 @@ func Default(p Policy) Config {
 		QTransform: ByParentAndSiblings, Epsilon: 1e-8, MinValue: -1, MaxValue: 1,
 		ValueScale: 0.1, MaxvisitInit: 50, RescaleValues: true, UseMixedValue: true,
 		FPU: FPUReduced, FPUReduction: 0.2, MaxNumConsidered: 16, LCBMinVisits: 0.15,
+		CountKept: true,
 	}
 	switch p {
 	case Gumbel:
@@ -144,6 +149,9 @@ func Default(p Policy) Config {
 // Nodes returns how many nodes a tree has room for.
 func (c *Config) Nodes() int {
 	n := c.NumSimulations*c.nodesEach() + 1
+	if !c.CountKept {
+		return c.MaxNodes
+	}
 	if c.MaxNodes > 0 {
 		return min(n, c.MaxNodes)
 	}

@@ -63,29 +63,40 @@ func searchTable(t *testing.T, p Policy, s *golden.Search, b int) (*Tree, []int3
 		Dirichlet: rowOf(s.Noise.Dirichlet, b, 1), Fraction: s.Config.DirichletFrac,
 		Gumbel: rowOf(s.Noise.RootGumbel, b, s.Config.GumbelScale),
 	})
-	states := map[int32]int32{Root: root}
-	var leaves []int32
+	w := &tableWalker{tr: tr, m: m, states: map[int32]int32{Root: root}}
+	return tr, w.run(t)
+}
+
+// tableWalker is the simulator and the evaluator of a tree over a golden model.
+type tableWalker struct {
+	tr     *Tree
+	m      *golden.Model
+	states map[int32]int32
+}
+
+// run searches to the end and returns the leaf of each simulation.
+func (w *tableWalker) run(t *testing.T) (leaves []int32) {
+	m, tr := w.m, w.tr
 	for !tr.Done() {
 		var leaf [1]Leaf
 		require.Equal(t, 1, tr.Select(leaf[:]))
 		l := leaf[0]
-		from := states[l.Parent]
+		from := w.states[l.Parent]
+		leaves = append(leaves, l.Node)
 		if l.Chance {
 			after := m.Afterstate[from][l.Action]
-			states[l.Node] = after
+			w.states[l.Node] = after
 			tr.Apply(l, &Evaluation{Discount: 1, Logits: m.ChanceLogits[after], Value: m.AfterstateValue[after]})
-			leaves = append(leaves, l.Node)
 			continue
 		}
 		to := m.NextState[from][l.Action]
-		states[l.Node] = to
+		w.states[l.Node] = to
 		tr.Apply(l, &Evaluation{
 			Reward: m.Reward[from][l.Action], Discount: m.Discount[from][l.Action],
 			Logits: m.PriorLogits[to], Value: m.Value[to],
 		})
-		leaves = append(leaves, l.Node)
 	}
-	return tr, leaves
+	return leaves
 }
 
 func TestGoldenSearches(t *testing.T) {

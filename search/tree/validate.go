@@ -71,6 +71,8 @@ func (c *Config) validateChoice(bad func(name string, got any, want string) erro
 		return bad("lcb", c.LCB, "0, or more with another policy than gumbel")
 	case !(c.LCBMinVisits >= 0 && c.LCBMinVisits <= 1):
 		return bad("lcb_min_visits", c.LCBMinVisits, "0 to 1")
+	case !c.CountKept && c.MaxNodes == 0:
+		return bad("max_nodes", c.MaxNodes, "more than 0 with count_kept=false")
 	case c.MaxNodes < 0:
 		return bad("max_nodes", c.MaxNodes, "0 (no bound) or more")
 	}
