@@ -421,3 +421,25 @@ func TestB16SparseActions(t *testing.T) {
 	require.Equal(t, run(1), run(1))
 	require.NotEqual(t, run(1), run(2))
 }
+
+// B08: counters and sums that are wide enough for endless analysis: visits beyond 2^24, where a float32 stands
+// still, in a tree that stays small.
+func TestB08Precision(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
+	r := tableRig(t, tables{
+		"next_state": [][]int{{1}, {1}}, "reward": [][]float32{{0.1}, {0}}, "terminal": []int{0, 1},
+	})
+	for _, p := range []tree.Policy{tree.MuZero, tree.AlphaZero, tree.UCT} {
+		cfg := r.plain(p, 20_000_000)
+		cfg.MaxNodes = 16
+		out := r.search(cfg, r.start(1)[0])
+		require.Equal(t, int32(20_000_000), out.Visits[0])
+		require.InDelta(t, 0.1, out.QValues[0], 1e-4)
+		require.InDelta(t, 0.1, out.Value[0], 1e-4)
+	}
+	cfg := r.plain(tree.MuZero, tree.MaxSimulations+1)
+	_, err := search.New(r.store, &search.Roots{States: r.start(1), Seeds: []uint64{1}}, cfg, evaluator.Needs{})
+	require.ErrorIs(t, err, search.ErrConfig, "refused, never negative")
+}

@@ -14,24 +14,24 @@ import (
 type Config struct {
 	tree.Config
 
-	DirichletFraction float32 // share of noise in the root's prior, 0 to 1 (MuZero, AlphaZero)
-	DirichletAlpha    float32 // its concentration, above 0; the noise is over legal actions only
-	Temperature       float32 // of the drawn action: 1 as visits, 0 most visits (MuZero, AlphaZero)
-	GumbelScale       float32 // factor of the Gumbel noise at the root; 0 is deterministic (Gumbel)
-	VisitOffset       float32 // see tree.Draw; 0 is off
-	ValueCutoff       float32 // see tree.Draw; 0 is off
-	Discount          float32 // of a step of a single player's environment, 0 to 1
+	DirichletFraction float32 `json:"dirichlet_fraction"` // share of noise in the root's prior, 0 to 1 (MuZero, AlphaZero)
+	DirichletAlpha    float32 `json:"dirichlet_alpha"`    // its concentration, above 0; the noise is over legal actions only
+	Temperature       float32 `json:"temperature"`        // of the drawn action: 1 as visits, 0 most visits (MuZero, AlphaZero)
+	GumbelScale       float32 `json:"gumbel_scale"`       // factor of the Gumbel noise at the root; 0 is deterministic (Gumbel)
+	VisitOffset       float32 `json:"visit_offset"`       // see tree.Draw; 0 is off
+	ValueCutoff       float32 `json:"value_cutoff"`       // see tree.Draw; 0 is off
+	Discount          float32 `json:"discount"`           // of a step of a single player's environment, 0 to 1
 
 	// Pipeline makes Run search the rows in two groups that take turns, one searched while the other is
 	// evaluated: for evaluators that work elsewhere, on a device or a server. It changes no result.
-	Pipeline bool
+	Pipeline bool `json:"pipeline"`
 
 	// Cache remembers the evaluator's answers, nil for none: give all searches of one evaluator the same one.
 	// It changes no result. Not for evaluators that draw random numbers.
-	Cache *evaluator.Cache
+	Cache *evaluator.Cache `json:"-"`
 
 	// MaxBytes bounds the memory of a row's tree with its states; 0 means no bound. It comes to a MaxNodes.
-	MaxBytes int
+	MaxBytes int `json:"max_bytes"`
 }
 
 // limit turns MaxBytes into MaxNodes, and refuses bounds that leave a tree no room to work.

@@ -54,10 +54,10 @@ func (s *Search) result(out *Result, row0 int) {
 	}
 }
 
-// actionGumbel returns the noise that draws a row's action, nil where none is drawn. MuZero draws
-// among the most visited at temperature 0, as mctx does; the others take the first.
+// actionGumbel returns the noise that draws a row's action, nil where none is drawn. MuZero and
+// Stochastic draw among the most visited at temperature 0, as mctx does; the others take the first.
 func (s *Search) actionGumbel(row int32) []float32 {
-	if s.cfg.Policy == tree.Gumbel || (s.cfg.Temperature == 0 && s.cfg.Policy != tree.MuZero) {
+	if s.cfg.Policy == tree.Gumbel || (s.cfg.Temperature == 0 && !s.cfg.Policy.LikeMCTX()) {
 		return nil
 	}
 	return s.gumbel(s.roots.Noise.ActionGumbel, row, s.seed(row), streamActionGumbel)

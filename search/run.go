@@ -133,6 +133,14 @@ func (p *runParts) gather(s *Search, lo int, err error) {
 	t.MaxDepth = max(t.MaxDepth, stats.MaxDepth)
 }
 
+// Run goes on to the end with an evaluator, as the function Run does.
+func (s *Search) Run(ctx context.Context, ev evaluator.Evaluator) error {
+	if err := s.run(ctx, ev); err != nil {
+		return err
+	}
+	return s.Err()
+}
+
 // run is the loop: select, evaluate, expand.
 func (s *Search) run(ctx context.Context, ev evaluator.Evaluator) error {
 	for {

@@ -258,6 +258,10 @@ func (s *Search) Close() {
 // Rows returns the number of rows.
 func (s *Search) Rows() int { return len(s.roots.States) }
 
+// Shape returns how many nodes a tree has room for, and how many actions, or outcomes if those are more, a
+// node has: N and A of tree.Export.
+func (s *Search) Shape() (nodes, width int) { return s.stride, max(s.actions, s.cfg.Outcomes) }
+
 // Done says that every row is done.
 func (s *Search) Done() bool { return len(s.active) == 0 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 // abiVersion changes with every change of azserve.h; Python refuses another one.
-const abiVersion = 1
+const abiVersion = 2
 
 //export azs_abi_version
 func azs_abi_version() C.int32_t { return abiVersion }

@@ -32,6 +32,7 @@ type specJSON struct {
 	Obs             []arrayJSON    `json:"obs"`
 	NumActions      int            `json:"num_actions"`
 	NumPlayers      int            `json:"num_players"`
+	NumOutcomes     int            `json:"num_outcomes"`
 	RewardRange     [2]float32     `json:"reward_range"`
 	MaxEpisodeSteps int            `json:"max_episode_steps"`
 	Masks           bool           `json:"masks"`
@@ -51,7 +52,7 @@ func specOf(env *envs.Env) specJSON {
 	s := env.Spec()
 	out := specJSON{
 		ID: s.ID, Version: s.Version, Keywords: s.Keywords, NumActions: s.NumActions,
-		NumPlayers: s.NumPlayers, RewardRange: [2]float32{s.RewardLow, s.RewardHigh},
+		NumPlayers: s.NumPlayers, NumOutcomes: s.NumOutcomes, RewardRange: [2]float32{s.RewardLow, s.RewardHigh},
 		MaxEpisodeSteps: s.MaxEpisodeSteps, Masks: env.Capabilities().Masks,
 	}
 	for _, a := range s.Obs {

@@ -12,15 +12,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/cgo"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
-	"github.com/azserve/azserve/evaluator/gorgonia"
 	"github.com/azserve/azserve/search"
 	"github.com/azserve/azserve/search/tree"
 )
@@ -29,80 +26,46 @@ import (
 type nativeSearch struct {
 	*search.Search
 	env   *envs.Env
+	ev    evaluator.Evaluator // nil where Python evaluates
 	batch *evaluator.Batch
 }
 
-// searchJSON is a search's settings; what is missing keeps the policy's default.
-type searchJSON struct {
-	Policy            string   `json:"policy"`
-	Evaluator         string   `json:"evaluator"`
-	NumSimulations    *int     `json:"num_simulations"`
-	MaxDepth          *int     `json:"max_depth"`
-	LeavesPerStep     *int     `json:"leaves_per_step"`
-	PbCInit           *float32 `json:"pb_c_init"`
-	PbCBase           *float32 `json:"pb_c_base"`
-	QTransform        *string  `json:"qtransform"`
-	Epsilon           *float32 `json:"epsilon"`
-	MinValue          *float32 `json:"min_value"`
-	MaxValue          *float32 `json:"max_value"`
-	ValueScale        *float32 `json:"value_scale"`
-	MaxvisitInit      *float32 `json:"maxvisit_init"`
-	RescaleValues     *bool    `json:"rescale_values"`
-	UseMixedValue     *bool    `json:"use_mixed_value"`
-	FPUReduction      *float32 `json:"fpu_reduction"`
-	MaxNumConsidered  *int     `json:"max_num_considered_actions"`
-	DirichletFraction *float32 `json:"dirichlet_fraction"`
-	DirichletAlpha    *float32 `json:"dirichlet_alpha"`
-	Temperature       *float32 `json:"temperature"`
-	GumbelScale       *float32 `json:"gumbel_scale"`
-	Discount          *float32 `json:"discount"`
-	KeepTree          *bool    `json:"keep_tree"`
-	Solve             *bool    `json:"solve"`
+// settings is a search's settings as JSON; what is missing keeps the policy's default.
+type settings struct {
+	*search.Config
+	Evaluator string `json:"evaluator"`
 }
 
-func set[T any](to *T, from *T) {
-	if from != nil {
-		*to = *from
+// decodeSettings reads settings for an environment.
+func decodeSettings(data []byte, spec *envs.Spec) (out settings, err error) {
+	var first struct {
+		Policy tree.Policy `json:"policy"`
 	}
-}
-
-// config returns the settings for an environment.
-func (j *searchJSON) config(spec *envs.Spec) search.Config {
-	c := search.Default(tree.Policy(j.Policy), spec)
-	set(&c.NumSimulations, j.NumSimulations)
-	set(&c.MaxDepth, j.MaxDepth)
-	set(&c.LeavesPerStep, j.LeavesPerStep)
-	set(&c.PbCInit, j.PbCInit)
-	set(&c.PbCBase, j.PbCBase)
-	set((*string)(&c.QTransform), j.QTransform)
-	set(&c.Epsilon, j.Epsilon)
-	set(&c.MinValue, j.MinValue)
-	set(&c.MaxValue, j.MaxValue)
-	set(&c.ValueScale, j.ValueScale)
-	set(&c.MaxvisitInit, j.MaxvisitInit)
-	set(&c.RescaleValues, j.RescaleValues)
-	set(&c.UseMixedValue, j.UseMixedValue)
-	set(&c.FPUReduction, j.FPUReduction)
-	set(&c.MaxNumConsidered, j.MaxNumConsidered)
-	set(&c.DirichletFraction, j.DirichletFraction)
-	set(&c.DirichletAlpha, j.DirichletAlpha)
-	set(&c.Temperature, j.Temperature)
-	set(&c.GumbelScale, j.GumbelScale)
-	set(&c.Discount, j.Discount)
-	set(&c.KeepLogits, j.KeepTree)
-	set(&c.Solve, j.Solve)
-	return c
+	if err := json.Unmarshal(data, &first); err != nil {
+		return out, fmt.Errorf("%w: %w", errInvalid, err)
+	}
+	cfg := search.Default(first.Policy, spec)
+	out.Config = &cfg
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&out); err != nil {
+		return out, fmt.Errorf("%w: %w", errInvalid, err)
+	}
+	return out, nil
 }
 
 // decodeSearch reads what run and open have in common.
-func decodeSearch(a *C.azs_search) (p *nativePool, j searchJSON, roots *search.Roots, err error) {
+func decodeSearch(a *C.azs_search) (p *nativePool, j settings, roots *search.Roots, err error) {
 	if p, err = handleOf[*nativePool](a.pool, "pool"); err != nil {
 		return nil, j, nil, err
 	}
-	d := json.NewDecoder(bytes.NewReader(text(a.config, a.config_len)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&j); err != nil {
-		return nil, j, nil, fmt.Errorf("%w: %w", errInvalid, err)
+	if j, err = decodeSettings(text(a.config, a.config_len), p.Env().Spec()); err != nil {
+		return nil, j, nil, err
+	}
+	if a.cache != 0 {
+		if j.Cache, err = handleOf[*evaluator.Cache](a.cache, "cache"); err != nil {
+			return nil, j, nil, err
+		}
 	}
 	n := int(a.n)
 	m := n * p.Env().Spec().NumActions
@@ -114,6 +77,10 @@ func decodeSearch(a *C.azs_search) (p *nativePool, j searchJSON, roots *search.R
 			Dirichlet: clone(slice[float32](a.dirichlet, m)), RootGumbel: clone(slice[float32](a.root_gumbel, m)),
 			ActionGumbel: clone(slice[float32](a.action_gumbel, m)),
 		},
+		Simulations: clone(slice[int32](a.simulations, n)), Fast: clone(slice[bool](a.fast, n)),
+	}
+	for _, seconds := range slice[float64](a.time_limit, n) {
+		roots.Deadlines = append(roots.Deadlines, time.Now().Add(time.Duration(seconds*float64(time.Second))))
 	}
 	if roots.Seeds == nil {
 		roots.Seeds = search.Seeds(uint64(a.seed), n)
@@ -140,10 +107,9 @@ func azs_search_run(a *C.azs_search, r *C.azs_result) C.int32_t {
 			return err
 		}
 		out := resultOf(r, len(roots.States), p.Env().Spec().NumActions)
-		cfg := j.config(p.Env().Spec())
 		ctx, stop := watch((*int32)(unsafe.Pointer(a.cancel)))
 		defer stop()
-		err = search.Run(ctx, p.Store(), p.Workers(), roots, ev, cfg, out)
+		err = search.Run(ctx, p.Store(), p.Workers(), roots, ev, *j.Config, out)
 		putStats(r, &out.Stats)
 		return err
 	})
@@ -191,6 +157,8 @@ func resultOf(r *C.azs_result, n, actions int) *search.Result {
 func putStats(r *C.azs_result, s *search.Stats) {
 	r.simulations, r.evaluations = C.int64_t(s.Simulations), C.int64_t(s.Evaluations)
 	r.batches, r.max_depth = C.int64_t(s.Batches), C.int64_t(s.MaxDepth)
+	r.room, r.cache_hits = C.int64_t(s.Room), C.int64_t(s.CacheHits)
+	r.pruned, r.proven_rows = C.int64_t(s.Pruned), C.int64_t(s.Proven)
 }
 
 //export azs_search_open
@@ -200,12 +168,38 @@ func azs_search_open(a *C.azs_search) C.int32_t {
 		if err != nil {
 			return err
 		}
-		s, err := search.New(p.Store(), roots, j.config(p.Env().Spec()), evaluator.Needs{Obs: true})
+		needs := evaluator.Needs{Obs: true}
+		var ev evaluator.Evaluator
+		if j.Evaluator != "" {
+			if ev, err = p.models.evaluator(j.Evaluator, p.Env()); err != nil {
+				return err
+			}
+			needs = ev.Needs()
+		}
+		s, err := search.New(p.Store(), roots, *j.Config, needs)
 		if err != nil {
 			return err
 		}
-		a.search = C.uint64_t(cgo.NewHandle(&nativeSearch{Search: s, env: p.Env()}))
+		a.search = C.uint64_t(cgo.NewHandle(&nativeSearch{Search: s, env: p.Env(), ev: ev}))
+		nodes, width := s.Shape()
+		a.nodes, a.width = C.int64_t(nodes), C.int64_t(width)
 		return nil
+	})
+}
+
+//export azs_search_drive
+func azs_search_drive(a *C.azs_search) C.int32_t {
+	return call(&a.status, func() error {
+		s, err := handleOf[*nativeSearch](a.search, "search")
+		if err != nil {
+			return err
+		}
+		if s.ev == nil {
+			return fmt.Errorf("%w: the search has no evaluator of its own", errInvalid)
+		}
+		ctx, stop := watch((*int32)(unsafe.Pointer(a.cancel)))
+		defer stop()
+		return s.Run(ctx, s.ev)
 	})
 }
 
@@ -228,6 +222,7 @@ func azs_search_select(a *C.azs_step) C.int32_t {
 				obs[k].CopyRow(i, &s.batch.Obs[k], i)
 			}
 		}
+		copy(slice[bool](a.chance, n), s.batch.Chance)
 		mask := array[bool](a.rows.mask, n*spec.NumActions)
 		if s.batch.Legal != nil {
 			copy(mask, s.batch.Legal)
@@ -297,6 +292,7 @@ func azs_search_tree(a *C.azs_tree) C.int32_t {
 		copy(slice[float32](a.node_values, n), x.NodeValues)
 		copy(slice[float32](a.raw_values, n), x.NodeRawValues)
 		copy(slice[bool](a.terminal, n), x.Terminal)
+		copy(slice[bool](a.chance, n), x.Chance)
 		copy(slice[int32](a.children_index, m), x.ChildrenIndex)
 		copy(slice[int32](a.children_visits, m), x.ChildrenVisits)
 		copy(slice[float32](a.children_rewards, m), x.ChildrenRewards)
@@ -304,6 +300,24 @@ func azs_search_tree(a *C.azs_tree) C.int32_t {
 		copy(slice[float32](a.children_values, m), x.ChildrenValues)
 		copy(slice[float32](a.children_prior_logits, m), x.ChildrenPriorLogits)
 		return nil
+	})
+}
+
+//export azs_seeds
+func azs_seeds(a *C.azs_text) C.int32_t {
+	return call(&a.status, func() error {
+		var in struct {
+			Seed uint64 `json:"seed"`
+			N    int    `json:"n"`
+		}
+		if err := json.Unmarshal(text(a.in, a.in_len), &in); err != nil {
+			return fmt.Errorf("%w: %w", errInvalid, err)
+		}
+		out, err := json.Marshal(search.Seeds(in.Seed, in.N))
+		if err == nil {
+			put(a, out)
+		}
+		return err
 	})
 }
 
@@ -318,59 +332,4 @@ func azs_search_close(a *C.azs_text) C.int32_t {
 		cgo.Handle(a.handle).Delete()
 		return nil
 	})
-}
-
-// models keeps the evaluators that a pool's searches named, so that a network is read once.
-type models struct {
-	mu   sync.Mutex // guards nets and made
-	made map[string]evaluator.Evaluator
-	nets []*gorgonia.Net
-}
-
-// evaluator returns the evaluator that a text names.
-func (m *models) evaluator(name string, env *envs.Env) (evaluator.Evaluator, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if ev, ok := m.made[name]; ok {
-		return ev, nil
-	}
-	ev, err := m.build(name, env)
-	if err != nil {
-		return nil, err
-	}
-	if m.made == nil {
-		m.made = map[string]evaluator.Evaluator{}
-	}
-	m.made[name] = ev
-	return ev, nil
-}
-
-func (m *models) build(name string, env *envs.Env) (evaluator.Evaluator, error) {
-	switch name {
-	case "uniform":
-		return evaluator.Uniform{}, nil
-	case "rollout":
-		return evaluator.NewRollout(1, 10_000)
-	case "table":
-		return evaluator.NewTable(env)
-	}
-	path, ok := strings.CutPrefix(name, "gorgonia:")
-	if !ok {
-		return nil, fmt.Errorf("%w: evaluator %q; want a callable, \"uniform\", \"rollout\", \"table\" or "+
-			"\"gorgonia:PATH\"", errInvalid, name)
-	}
-	net, err := gorgonia.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	m.nets = append(m.nets, net)
-	return net.Evaluator(env)
-}
-
-func (m *models) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, n := range m.nets {
-		n.Close()
-	}
 }

@@ -197,9 +197,133 @@ def test_table_and_tree(make):
 
 def test_agrees_with_mctx(make):
     pytest.importorskip("mctx")
-    from mctx_peer import compare
+    from mctx_peer import compare, compare_stochastic
 
     compare(make, tables=200)
+    compare_stochastic(make, tables=200)
+
+
+def board_network(obs, mask):
+    board = obs["board"].reshape(len(mask), -1).astype(np.float32)
+    weights = np.linspace(-1, 1, board.shape[1] * 7, dtype=np.float32).reshape(-1, 7)
+    return board @ weights, np.tanh(board @ weights[:, 0])
+
+
+def same(a, b, *names):
+    for name in names or ("action", "action_weights", "visits", "qvalues", "value", "raw_value"):
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+
+
+def test_groups_in_turn_change_nothing(make):
+    pool, ids = roots(make)
+    kw = {"num_simulations": [5, 40, 7, 8, 9, 10, 11, 12], "seed": 3, "keep_tree": True}
+    a = azserve.search(pool, ids, board_network, **kw)
+    b = azserve.search(pool, ids, board_network, pipeline=True, **kw)
+    same(a, b)
+    assert np.array_equal(a.tree().children_visits, b.tree().children_visits)
+    assert a.stats["simulations"] == b.stats["simulations"] == 102
+    assert a.visits.sum(1).tolist() == kw["num_simulations"]
+    order = []
+    azserve.search(pool, ids, lambda o, m: order.append(len(m)) or board_network(o, m), pipeline=True, seed=3)
+    assert order[:4] == [4, 4, 4, 4]
+
+
+def test_cache(make):
+    pool, ids = roots(make)
+    cache = azserve.Cache(pool, positions=10_000)
+    asked = 0
+
+    def network(obs, mask):
+        nonlocal asked
+        asked += len(mask)
+        return board_network(obs, mask)
+
+    want = azserve.search(pool, ids, network, seed=3)
+    assert want.stats["evaluations"] == asked
+    asked = 0
+    got = azserve.search(pool, ids, network, seed=3, cache=cache)
+    same(want, got)
+    assert asked == got.stats["evaluations"] and got.stats["cache_hits"] > 0
+    assert asked + got.stats["cache_hits"] == want.stats["evaluations"]
+    asked = 0
+    same(want, azserve.search(pool, ids, network, seed=3, cache=cache))
+    assert asked == 0
+    cache.forget()
+    same(want, azserve.search(pool, ids, network, seed=3, cache=cache))
+    assert asked > 0
+    other, states = roots(make, "TicTacToe-v0")
+    with pytest.raises(ValueError, match="a cache for 7 actions; want 9"):
+        azserve.search(other, states, "uniform", cache=cache)
+
+
+@pytest.mark.parametrize("policy", ["alphazero", "gumbel", "stochastic"])
+def test_chance(make, policy):
+    pool, ids = roots(make, "Pig-v0", target=20)
+    assert pool.spec.num_outcomes == 6
+    kw = {"num_simulations": 60, "policy": policy, "seed": 1, "keep_tree": True}
+
+    def value(obs, mask):
+        mine, theirs, turn, pending = obs["points"].T
+        return np.zeros(mask.shape), np.tanh(mine + turn / 2 - theirs + pending / 10)
+
+    a = azserve.search(pool, ids, value, **kw)
+    chance = 0
+    with azserve.Search(pool, ids, **kw) as s:
+        while (leaves := s.select()) is not None:
+            assert np.array_equal(leaves.chance, leaves.obs["points"][:, 3] > 0)
+            chance += leaves.chance.sum()
+            s.expand(*value(leaves.obs, leaves.action_mask))
+        same(a, s.result())
+    assert (chance > 0) == (policy == "stochastic")
+    t = a.tree()
+    assert t.chance.any() and t.children_visits.shape[2] == 6
+    b = azserve.search(pool, ids, "rollout", **kw)
+    assert b.tree().node_visits.shape == t.node_visits.shape
+
+
+def test_budgets(make):
+    pool, ids = roots(make)
+    r = azserve.search(pool, ids, board_network, num_simulations=100_000, time_limit=0.05, max_bytes=200_000)
+    assert (r.visits.sum(1) < 100_000).all() and (r.visits.sum(1) > 0).all()
+    r = azserve.search(pool, ids, "uniform", num_simulations=3000, max_nodes=100, policy="alphazero")
+    assert (r.visits.sum(1) == 3000).all() and r.stats["pruned"] > 0
+    limit = np.full(8, -1.0)
+    limit[3] = 100
+    r = azserve.search(pool, ids, "uniform", num_simulations=64, time_limit=limit)
+    assert r.visits.sum(1).tolist() == [0, 0, 0, 64, 0, 0, 0, 0]
+    for kw, message in (
+        ({"num_simulations": [1, 2]}, "num_simulations has 2 entries; want 8"),
+        ({"max_nodes": 3}, "max_nodes=3; want at least 11"),
+        ({"time_limit": float("nan")}, "time_limit=nan"),
+        ({"fast": [True]}, r"fast has shape \(1,\); want \(8,\)"),
+        ({"fpu": "none", "policy": "alphazero"}, "fpu=none; want one of"),
+        ({"lcb": 1.0}, "lcb=1; want 0, or more with another policy than gumbel"),
+        ({"count_kept": False}, "max_nodes=0; want more than 0 with count_kept=false"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            azserve.search(pool, ids, "uniform", **kw)
+
+
+def test_go_on_in_a_kept_tree(make):
+    pool, ids = roots(make)
+    kw = {"num_simulations": 50, "policy": "muzero", "temperature": 0, "seed": 1}
+    for count_kept, visits in ((True, [50, 50]), (False, [50, 80])):
+        with azserve.Search(pool, ids, count_kept=count_kept, max_nodes=400, **kw) as s:
+            for least in visits:
+                while (leaves := s.select()) is not None:
+                    s.expand(*board_network(leaves.obs, leaves.action_mask))
+                r = s.result()
+                assert (r.visits.sum(1) >= least).all()
+                s.advance(r.action)
+
+
+def test_named_evaluators_keep_trees(make):
+    pool, ids = roots(make)
+    kw = {"num_simulations": 30, "policy": "muzero", "seed": 1}
+    a = azserve.search(pool, ids, uniform, keep_tree=True, **kw)
+    b = azserve.search(pool, ids, "uniform", keep_tree=True, **kw)
+    same(a, b)
+    assert np.array_equal(a.tree().children_index, b.tree().children_index)
 
 
 def test_ten_lines(make):

@@ -1,6 +1,7 @@
 package tree
 
 import (
+	"math"
 	"slices"
 
 	"github.com/azserve/azserve/internal/vecmath"
@@ -32,7 +33,7 @@ func (t *Tree) Advance(path []int32, moved func(from, to int32)) bool {
 	root := &t.nodes[Root]
 	root.parent, root.via, root.proven = NoParent, 0, false
 	t.last = int32(len(names) - 1)
-	t.budget = t.cfg.NumSimulations
+	t.budget = min(t.cfg.NumSimulations, math.MaxInt32-int(root.visits))
 	if t.cfg.CountKept {
 		t.budget = max(0, t.budget-int(root.visits-1))
 	}
@@ -117,9 +118,9 @@ func (t *Tree) compactEdges(order []int32, rename bool) {
 }
 
 // Reroot begins the next search after an Advance that kept something: noise and masks of the new root
-// are mixed into its prior anew. Only the fields Legal (as the simulator says), Invalid, Dirichlet,
-// Fraction, Gumbel, Simulations (at most what is left) and Fast are read; logits and value are those that the node had. An action that Invalid
-// masks loses its visits, and the root's value is then that of what is left.
+// are mixed into its prior anew. Of the input, Legal (as the simulator says), Invalid, Dirichlet, Fraction,
+// Gumbel, Simulations (at most what is left) and Fast are read; logits and value are those that the node
+// had. An action that Invalid masks loses its visits, and the root's value is then that of what is left.
 func (t *Tree) Reroot(in *RootInput) {
 	if t.nodes[Root].next == unranked {
 		t.ready(Root)

@@ -25,8 +25,8 @@ const (
 // Policies lists the policies, in the order of the documentation.
 var Policies = []Policy{AlphaZero, MuZero, Gumbel, Stochastic, UCT}
 
-// likeMCTX says that root noise, masks and the final draw are those of mctx's muzero_policy.
-func (p Policy) likeMCTX() bool { return p == MuZero || p == Stochastic }
+// LikeMCTX says that root noise, masks and the final draw are those of mctx's muzero_policy.
+func (p Policy) LikeMCTX() bool { return p == MuZero || p == Stochastic }
 
 // QTransform says how Q values enter a score; the names are mctx's qtransform_*.
 type QTransform string
@@ -62,67 +62,67 @@ const (
 	FPUAbsolute FPU = "absolute"
 )
 
-// Config is the settings of a search. Start from [Default]: a zero is a value like any other here,
-// not a default.
+// Config is the settings of a search; the tags are their names elsewhere, mctx's where it has them. Start
+// from [Default]: a zero is a value like any other here, not a default.
 type Config struct {
-	Policy         Policy
-	NumSimulations int // at least 1; 0 is allowed except for Gumbel
-	MaxDepth       int // edges from the root; a simulation that gets there evaluates that node again. 0: no limit
-	LeavesPerStep  int // leaves of one tree in flight at once, at least 1
+	Policy         Policy `json:"policy"`
+	NumSimulations int    `json:"num_simulations"` // at least 1; 0 is allowed except for Gumbel
+	MaxDepth       int    `json:"max_depth"`       // edges from the root; a simulation that gets there evaluates that node again. 0: no limit
+	LeavesPerStep  int    `json:"leaves_per_step"` // leaves of one tree in flight at once, at least 1
 
 	// Exploration: c = PbCInit + ln((n + PbCBase + 1) / PbCBase). UCT: c = PbCInit, in units of the
 	// range of Q.
-	PbCInit float32
-	PbCBase float32
+	PbCInit float32 `json:"pb_c_init"`
+	PbCBase float32 `json:"pb_c_base"`
 
-	QTransform       QTransform
-	Epsilon          float32 // least range that Q is divided by
-	MinValue         float32 // ByMinMax, ByRange
-	MaxValue         float32
-	ValueScale       float32 // CompletedByMixValue
-	MaxvisitInit     float32
-	RescaleValues    bool
-	UseMixedValue    bool // else the raw value completes the unvisited
-	FPU              FPU
-	FPUReduction     float32
-	FPUValue         float32
-	RootFPU          FPU // at the root; empty means as elsewhere, with its own two numbers otherwise
-	RootFPUReduction float32
-	RootFPUValue     float32
-	Outcomes         int // more than 0: chance nodes with so many outcomes follow each action
-	MaxNumConsidered int // Gumbel: actions that sequential halving starts from
+	QTransform       QTransform `json:"qtransform"`
+	Epsilon          float32    `json:"epsilon"`   // least range that Q is divided by
+	MinValue         float32    `json:"min_value"` // ByMinMax, ByRange
+	MaxValue         float32    `json:"max_value"`
+	ValueScale       float32    `json:"value_scale"` // CompletedByMixValue
+	MaxvisitInit     float32    `json:"maxvisit_init"`
+	RescaleValues    bool       `json:"rescale_values"`
+	UseMixedValue    bool       `json:"use_mixed_value"` // else the raw value completes the unvisited
+	FPU              FPU        `json:"fpu"`
+	FPUReduction     float32    `json:"fpu_reduction"`
+	FPUValue         float32    `json:"fpu_value"`
+	RootFPU          FPU        `json:"root_fpu"` // at the root; empty means as elsewhere, with its own two numbers otherwise
+	RootFPUReduction float32    `json:"root_fpu_reduction"`
+	RootFPUValue     float32    `json:"root_fpu_value"`
+	Outcomes         int        `json:"-"`                          // more than 0: chance nodes with so many outcomes follow each action
+	MaxNumConsidered int        `json:"max_num_considered_actions"` // Gumbel: actions that sequential halving starts from
 
 	// ForcedPlayouts is k of KataGo's forced playouts (Wu 2019, section 3.2; 2 there): each action of the
 	// root that has a visit gets at least sqrt(k * prior * all visits), so that noise is followed up; what
 	// they add beyond their worth is taken off Output.Weights again (policy target pruning). 0 is off.
 	// AlphaZero only.
-	ForcedPlayouts float32
+	ForcedPlayouts float32 `json:"forced_playouts"`
 
 	// LCB is how many standard deviations below its mean an action is judged by when the one to play is
 	// chosen (KataGo's useLcbForSelection; 5 there): with it the action is the one with the best lower
 	// confidence bound among those with at least LCBMinVisits (0.15 there) of the most visits. 0 is off.
 	// Not with Gumbel.
-	LCB          float32
-	LCBMinVisits float32
+	LCB          float32 `json:"lcb"`
+	LCBMinVisits float32 `json:"lcb_min_visits"`
 
 	// EarlyStop ends a search when no simulation that is left can change which action has most visits, or
 	// when there is only one to choose (lc0's smart pruning).
-	EarlyStop bool
+	EarlyStop bool `json:"early_stop"`
 
 	// CountKept makes NumSimulations count the visits that Advance kept (KataGo's maxVisits); else it counts
 	// new simulations only (maxPlayouts, and mctx-az), and MaxNodes must say how large trees may grow.
-	CountKept bool
+	CountKept bool `json:"count_kept"`
 
 	// MaxNodes bounds the nodes of a tree: when it is full, the parts that were visited longest ago are
 	// forgotten, but for the root's children. Their values stay in what is above them. 0 means no bound.
-	MaxNodes int
+	MaxNodes int `json:"max_nodes"`
 
 	// Solve proves values (score-bounded MCTS, see solve.go): actions that can't be better than what is
 	// certain are not searched, and a search whose root is proven ends. For two players whose rewards
 	// sum to 0 and come at the end, within MinValue..MaxValue.
-	Solve bool
+	Solve bool `json:"solve"`
 
-	KeepLogits bool // remember every node's logits, for Export
+	KeepLogits bool `json:"keep_tree"` // remember every node's logits, for Export
 }
 
 // Default returns a policy's published settings, with 32 simulations.
@@ -166,8 +166,8 @@ func (c *Config) nodesEach() int {
 	return 1
 }
 
-// MaxSimulations bounds NumSimulations: visit counts stay exact in every formula.
-const MaxSimulations = 1 << 24
+// MaxSimulations bounds NumSimulations: visits are counted in 32 bits, values are summed in float64.
+const MaxSimulations = 1 << 30
 
 // Params is a checked configuration with its tables. Immutable; all trees of a search share one.
 type Params struct {

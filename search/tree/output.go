@@ -134,7 +134,7 @@ func (t *Tree) visitShares(n *node, shares []float32) {
 	}
 	if sum == 0 {
 		for a, bad := range t.root.invalid {
-			if t.cfg.Policy.likeMCTX() || !bad {
+			if t.cfg.Policy.LikeMCTX() || !bad {
 				shares[a] = 1
 				sum++
 			}
@@ -153,7 +153,7 @@ func (t *Tree) draw(shares []float32, draw *Draw) int32 {
 	best, at := vecmath.NegInf, int32(0)
 	for a, p := range shares {
 		illegal := t.root.invalid[a] && t.root.illegal(a)
-		if illegal || (p == 0 && !t.cfg.Policy.likeMCTX()) {
+		if illegal || (p == 0 && !t.cfg.Policy.LikeMCTX()) {
 			continue
 		}
 		s := (vecmath.Log(max(p, vecmath.Tiny)) - top) / max(draw.Temperature, vecmath.Tiny)

@@ -11,6 +11,7 @@ A pool runs many environments; their states can be snapshot, forked and searched
     obs, reward, done, info = pool.step(result.action)
 """
 
+from ._cache import Cache
 from ._errors import (
     ActionError,
     AzserveError,
@@ -34,7 +35,8 @@ from ._errors import (
     UnknownEnvError,
 )
 from ._pool import Pool, make
-from ._search import Leaves, Search, SearchResult, Tree, search
+from ._result import SearchResult, Tree
+from ._search import Leaves, Search, search
 from ._spec import ArraySpec, Spec, list_envs, spec
 
 __version__ = "0.1.0"
@@ -45,6 +47,7 @@ __all__ = [
     "AzserveError",
     "BadStateError",
     "BudgetError",
+    "Cache",
     "CallOrderError",
     "EnvBusyError",
     "EnvIdError",

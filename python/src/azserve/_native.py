@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import _errors
 
-_ABI = 1
+_ABI = 2
 _MESSAGE_BYTES = 2048
 
 if sys.byteorder != "little":

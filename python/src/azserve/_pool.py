@@ -23,7 +23,6 @@ Obs = dict[str, NDArray[Any]]
 _Field = tuple[str, np.dtype[Any], tuple[int, ...]]
 
 
-
 def make(
     id: str,
     num_envs: int = 1,

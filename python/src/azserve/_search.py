@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _arrays, _errors, _native
+from ._cache import Cache
 from ._native import ffi, lib
 from ._pool import Obs, Pool
+from ._result import SearchResult, Tree, join
 
 # Simulations from which a search in Go runs beside the calling thread: about a tenth of a second.
 _LONG = 200_000
@@ -24,67 +28,19 @@ Evaluator = Callable[[Obs, NDArray[np.bool_]], tuple[ArrayLike, ArrayLike]]
 
 
 @dataclass(frozen=True)
-class Tree:
-    """Search trees as arrays, with mctx's names. N is num_simulations + 1.
-
-    Unused nodes are 0, with -1 in ``parents``, ``action_from_parent`` and ``children_index``. Values
-    are from the view of the player to move at their node.
-    """
-
-    node_visits: NDArray[np.int32]
-    node_values: NDArray[np.float32]
-    raw_values: NDArray[np.float32]
-    parents: NDArray[np.int32]
-    action_from_parent: NDArray[np.int32]
-    children_index: NDArray[np.int32]
-    children_visits: NDArray[np.int32]
-    children_rewards: NDArray[np.float32]
-    children_discounts: NDArray[np.float32]
-    children_values: NDArray[np.float32]
-    children_prior_logits: NDArray[np.float32]
-    terminal: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """What a search answers. B rows, A actions.
-
-    A root that has ended is not searched: its action is 0, the rest of its row 0 as well.
+class Leaves:
+    """States that wait for an evaluation.
 
     Attributes:
-        action: The action to play, int32 [B].
-        action_weights: The improved policy, float32 [B, A].
-        visits: Visits of the root's actions, int32 [B, A].
-        qvalues: Values of the root's actions, from its mover's view, float32 [B, A]; 0 if unvisited.
-        value: Mean value of the root, float32 [B].
-        raw_value: The evaluator's value of the root, float32 [B].
-        proven: Whether the value is certain, bool [B]; only with ``solve=True``.
-        stats: Counts of simulations, evaluations, batches, and max_depth.
+        obs: Observations [n, ...].
+        action_mask: Legal actions [n, A].
+        chance: Rows that are afterstates [n], where nature is about to draw (policy ``"stochastic"``): only
+            their value is read, from the view of the player whose action it was.
     """
-
-    action: NDArray[np.int32]
-    action_weights: NDArray[np.float32]
-    visits: NDArray[np.int32]
-    qvalues: NDArray[np.float32]
-    value: NDArray[np.float32]
-    raw_value: NDArray[np.float32]
-    proven: NDArray[np.bool_]
-    stats: dict[str, int]
-    _tree: Tree | None = None
-
-    def tree(self) -> Tree:
-        """Return the trees; only if the search was made with ``keep_tree=True``."""
-        if self._tree is None:
-            raise _errors.InvalidArgumentError("the trees weren't kept: search with keep_tree=True")
-        return self._tree
-
-
-@dataclass(frozen=True)
-class Leaves:
-    """States that wait for an evaluation: observations [n, ...] and legal actions [n, A]."""
 
     obs: Obs
     action_mask: NDArray[np.bool_]
+    chance: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.action_mask)
@@ -95,11 +51,12 @@ def search(
     state_id: ArrayLike,
     evaluator: Evaluator | str,
     *,
-    num_simulations: int = 32,
+    num_simulations: int | ArrayLike = 32,
     policy: str = "gumbel",
-    seed: int | Sequence[int] | None = None,
+    seed: int | ArrayLike | None = None,
     invalid_actions: ArrayLike | None = None,
     keep_tree: bool = False,
+    pipeline: bool = False,
     **settings: Any,
 ) -> SearchResult:
     """Search states of a pool.
@@ -110,37 +67,99 @@ def search(
         evaluator: A function of ``(obs, action_mask)`` that returns prior logits [n, A] and values [n]
             from the view of the player to move; or ``"uniform"``, ``"rollout"``, ``"table"``,
             ``"gorgonia:PATH"``, which run without Python.
-        num_simulations: Simulations a root.
-        policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"`` or ``"uct"``.
+        num_simulations: Simulations a root: one number, or one a row [B].
+        policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"``, ``"stochastic"`` (where there is chance) or
+            ``"uct"``.
         seed: One number (row i draws from the stream (seed, i)) or one a row; None takes entropy.
         invalid_actions: Actions not to be chosen at the root [B, A], beside the illegal ones.
         keep_tree: Keep the trees for ``SearchResult.tree()``.
+        pipeline: Search the rows in two groups that take turns: the function is called for one before the
+            other's answer is read. With a network that answers at once and computes on (JAX, torch on a GPU),
+            the search runs meanwhile.
         **settings: See ``Search``.
 
     Raises:
         EvaluatorError: The evaluator answered with NaN or a wrong shape; names the row.
     """
+    options = {
+        "num_simulations": num_simulations,
+        "policy": policy,
+        "invalid_actions": invalid_actions,
+        **settings,
+    }
     if isinstance(evaluator, str):
-        if keep_tree:
-            raise _errors.InvalidArgumentError("keep_tree=True needs a callable evaluator")
-        settings["evaluator"] = evaluator
-        request = _Request(pool, state_id, num_simulations, policy, seed, invalid_actions, settings)
-        return request.run(num_simulations)
+        options |= {"evaluator": evaluator, "pipeline": pipeline, "keep_tree": keep_tree}
+        if not keep_tree:
+            return _Request(pool, state_id, seed=seed, **options).run()
+        with Search(pool, state_id, seed=seed, **options) as s:
+            s._drive()
+            return s.result()
     if not callable(evaluator):
         raise TypeError(f"evaluator={evaluator!r}; want a function or a name")
-    with Search(
-        pool,
-        state_id,
-        num_simulations=num_simulations,
-        policy=policy,
-        seed=seed,
-        invalid_actions=invalid_actions,
-        keep_tree=keep_tree,
-        **settings,
-    ) as s:
+    options["keep_tree"] = keep_tree
+    if pipeline and np.size(state_id) > 1:
+        return _in_turns(pool, _arrays.int32("state_id", state_id), evaluator, seed, options)
+    with Search(pool, state_id, seed=seed, **options) as s:
         while (leaves := s.select()) is not None:
             s.expand(*evaluator(leaves.obs, leaves.action_mask))
         return s.result()
+
+
+# What has one entry a row.
+_BY_ROW = (
+    "num_simulations",
+    "invalid_actions",
+    "time_limit",
+    "fast",
+    "dirichlet_noise",
+    "root_gumbel",
+    "action_gumbel",
+)
+
+
+def _in_turns(
+    pool: Pool, states: NDArray[np.int32], evaluator: Evaluator, seed: Any, options: dict[str, Any]
+) -> SearchResult:
+    """Search two groups of rows in turn."""
+    n = len(states)
+    seeds = _row_seeds(seed, n)
+    if np.ndim(options["num_simulations"]) > 0:  # trees of one size in both groups
+        options["most"] = int(np.max(options["num_simulations"]))
+
+    def part(value: Any, rows: slice) -> Any:
+        return value if value is None or np.ndim(value) == 0 else np.asarray(value)[rows]
+
+    with ExitStack() as stack:
+        groups = []
+        for rows in (slice(0, n // 2), slice(n // 2, n)):
+            own = {k: part(v, rows) if k in _BY_ROW else v for k, v in options.items()}
+            groups.append(stack.enter_context(Search(pool, states[rows], seed=seeds[rows], **own)))
+        away: tuple[Search, Any] | None = None
+        turn = idle = 0
+        while idle < 2:
+            here = groups[turn % 2]
+            leaves = here.select()
+            answer = None if leaves is None else evaluator(leaves.obs, leaves.action_mask)
+            idle = idle + 1 if leaves is None and away is None else 0
+            if away is not None:
+                away[0].expand(*away[1])
+            away = None if leaves is None else (here, answer)
+            turn += 1
+        return join([s.result() for s in groups])
+
+
+def _row_seeds(seed: Any, n: int) -> NDArray[np.uint64]:
+    """Return the seeds of n rows, as the library derives them from one number."""
+    if seed is None:
+        seed = int.from_bytes(os.urandom(8), "little")
+    if not _is_one(seed):
+        return _arrays.seeds("seed", seed, n)
+    reply, _ = _native.text(lib.azs_seeds, {"seed": int(seed) % 2**64, "n": n})
+    return np.array(reply, np.uint64)
+
+
+def _is_one(seed: Any) -> bool:
+    return isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
 
 
 class _Request:
@@ -150,64 +169,97 @@ class _Request:
         self,
         pool: Pool,
         state_id: ArrayLike,
-        num_simulations: int,
+        *,
+        num_simulations: int | ArrayLike,
         policy: str,
-        seed: int | Sequence[int] | None,
+        seed: int | ArrayLike | None,
         invalid_actions: ArrayLike | None,
-        settings: dict[str, Any],
+        cache: Cache | None = None,
+        time_limit: float | ArrayLike | None = None,
+        fast: ArrayLike | None = None,
+        dirichlet_noise: ArrayLike | None = None,
+        root_gumbel: ArrayLike | None = None,
+        action_gumbel: ArrayLike | None = None,
+        most: int = 1,
+        **settings: Any,
     ) -> None:
         self.pool = pool
-        self.states = _arrays.int32("state_id", state_id)
-        n, a = len(self.states), pool.spec.num_actions
-        noise = {
-            name: settings.pop(name, None) for name in ("dirichlet_noise", "root_gumbel", "action_gumbel")
-        }
-        config = {"num_simulations": num_simulations, "policy": policy}
-        config |= {k: _native.json_value(v) for k, v in settings.items() if v is not None}
-        self.config = json.dumps(config).encode()
-        if seed is None:
-            seed = int.from_bytes(os.urandom(8), "little")
-        one = isinstance(seed, (int, np.integer)) and not isinstance(seed, bool)
-        self.seeds = None if one else _arrays.seeds("seed", seed, n)
-        self.invalid = (
-            None if invalid_actions is None else _arrays.mask("invalid_actions", invalid_actions, (n, a))
-        )
-        self.noise = {
-            name: None if v is None else _arrays.float32(name, v, (n, a)) for name, v in noise.items()
-        }
+        states = _arrays.int32("state_id", state_id)
+        n, a = len(states), pool.spec.num_actions
         self.rows = n
         self.block = _native.Block("azs_search *")
         block = self.block.c
         block.pool, block.n = pool._handle, n
-        self._config = ffi.from_buffer("char[]", self.config)
-        block.config, block.config_len = self._config, len(self.config)
-        block.states = _native.pointer("int32_t[]", self.states)
-        block.seeds = _native.pointer("uint64_t[]", self.seeds)
-        if isinstance(seed, (int, np.integer)):
-            block.seed = int(seed) % 2**64
-        block.invalid = _native.pointer("uint8_t[]", self.invalid)
-        block.dirichlet = _native.pointer("float[]", self.noise["dirichlet_noise"])
-        block.root_gumbel = _native.pointer("float[]", self.noise["root_gumbel"])
-        block.action_gumbel = _native.pointer("float[]", self.noise["action_gumbel"])
+        self._kept: list[Any] = []  # what the block points to
+        block.states = self._keep("int32_t[]", states)
+        if np.ndim(num_simulations) > 0:
+            each = _arrays.int32("num_simulations", num_simulations)
+            if len(each) != n:
+                raise _errors.InvalidArgumentError(
+                    f"num_simulations has {len(each)} entries; want {n}, one a row"
+                )
+            block.simulations = self._keep("int32_t[]", each)
+            num_simulations = int(each.max(initial=most))
+        self.simulations = operator.index(num_simulations)  # type: ignore[arg-type]
+        config = {"num_simulations": self.simulations, "policy": policy}
+        config |= {k: _native.json_value(v) for k, v in settings.items() if v is not None}
+        text = json.dumps(config).encode()
+        block.config, block.config_len = self._keep("char[]", text), len(text)
+        if seed is None:
+            seed = int.from_bytes(os.urandom(8), "little")
+        if _is_one(seed):
+            block.seed = int(seed) % 2**64  # type: ignore[arg-type]
+        else:
+            block.seeds = self._keep("uint64_t[]", _arrays.seeds("seed", seed, n))
+        if invalid_actions is not None:
+            invalid = _arrays.mask("invalid_actions", invalid_actions, (n, a))
+            block.invalid = self._keep("uint8_t[]", invalid)
+        for name, noise in (
+            ("dirichlet", dirichlet_noise),
+            ("root_gumbel", root_gumbel),
+            ("action_gumbel", action_gumbel),
+        ):
+            if noise is not None:
+                label = "dirichlet_noise" if name == "dirichlet" else name
+                setattr(block, name, self._keep("float[]", _arrays.float32(label, noise, (n, a))))
+        if time_limit is not None:
+            seconds = np.ascontiguousarray(np.broadcast_to(np.asarray(time_limit, np.float64), (n,)))
+            if not np.isfinite(seconds).all():
+                raise _errors.InvalidArgumentError(f"time_limit={time_limit}; want finite numbers of seconds")
+            block.time_limit = self._keep("double[]", seconds)
+        if fast is not None:
+            block.fast = self._keep("uint8_t[]", _arrays.mask("fast", fast, (n,)))
+        if cache is not None:
+            block.cache = cache._handle
 
-    def run(self, simulations: int) -> SearchResult:
-        """Run the search in Go; a long one in a thread of its own, so that Ctrl-C can end it."""
+    def _keep(self, kind: str, memory: Any) -> Any:
+        pointer = ffi.from_buffer(kind, memory)
+        self._kept.append(pointer)
+        return pointer
+
+    def run(self) -> SearchResult:
+        """Run the search in Go."""
         answer = _Answer(self.rows, self.pool.spec.num_actions)
-        if simulations * self.rows < _LONG:
-            _native.call(lib.azs_search_run, self.block, answer.block.c)
-            return answer.result(None)
-        cancel = ffi.new("int32_t *")
-        self.block.c.cancel = cancel
-        with ThreadPoolExecutor(1) as executor:
-            done = executor.submit(_native.call, lib.azs_search_run, self.block, answer.block.c)
-            try:
-                while not wait([done], 0.2).done:
-                    pass
-            except BaseException:
-                cancel[0] = 1
-                raise
-            done.result()
+        _cancellable(lib.azs_search_run, self.block, self.simulations * self.rows, answer.block.c)
         return answer.result(None)
+
+
+def _cancellable(function: Any, block: _native.Block, simulations: int, *more: Any) -> None:
+    """Call a native search; a long one in a thread of its own, so that Ctrl-C can end it."""
+    if simulations < _LONG:
+        _native.call(function, block, *more)
+        return
+    cancel = ffi.new("int32_t *")
+    block.c.cancel = cancel
+    with ThreadPoolExecutor(1) as executor:
+        done = executor.submit(_native.call, function, block, *more)
+        try:
+            while not wait([done], 0.2).done:
+                pass
+        except BaseException:
+            cancel[0] = 1
+            raise
+        done.result()
 
 
 class _Answer:
@@ -233,7 +285,16 @@ class _Answer:
 
     def result(self, tree: Tree | None) -> SearchResult:
         b = self.block.c
-        names = ("simulations", "evaluations", "batches", "max_depth")
+        names = (
+            "simulations",
+            "evaluations",
+            "batches",
+            "room",
+            "cache_hits",
+            "max_depth",
+            "pruned",
+            "proven_rows",
+        )
         stats = {name: int(getattr(b, name)) for name in names}
         return SearchResult(
             self.action,
@@ -263,8 +324,9 @@ class Search:
     Args:
         pool: The pool that the states are of.
         state_id: The roots [B]; they may be released once the search exists.
-        num_simulations: Simulations a root.
-        policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"`` or ``"uct"``.
+        num_simulations: Simulations a root: one number, or one a row [B].
+        policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"``, ``"stochastic"`` (where there is chance) or
+            ``"uct"``.
         seed: One number (row i draws from the stream (seed, i)) or one a row; None takes entropy.
         invalid_actions: Actions not to be chosen at the root [B, A], beside the illegal ones.
         keep_tree: Keep what ``SearchResult.tree()`` needs.
@@ -272,10 +334,21 @@ class Search:
             ``pb_c_base``, ``dirichlet_fraction``, ``dirichlet_alpha``, ``temperature``,
             ``gumbel_scale``, ``max_num_considered_actions``; ``qtransform`` (its name without the
             prefix) and its settings ``epsilon``, ``min_value``, ``max_value``, ``value_scale``,
-            ``maxvisit_init``, ``rescale_values``, ``use_mixed_value``. Further ``leaves_per_step``,
-            ``fpu_reduction`` (alphazero), ``discount`` (one player), ``solve`` (two players: prove
-            wins, losses and draws, and stop a row when its root is proven). Noise may be given:
+            ``maxvisit_init``, ``rescale_values``, ``use_mixed_value``. Noise may be given:
             ``dirichlet_noise``, ``root_gumbel``, ``action_gumbel`` [B, A].
+
+            Beyond mctx: ``leaves_per_step``, leaves of a tree in flight at once; ``discount`` of a single
+            player's step. Budgets: ``time_limit`` in seconds, one or one a row; ``max_nodes`` and
+            ``max_bytes`` of a tree, which forgets what was visited longest ago; ``early_stop`` when no
+            simulation that is left can change the most visited action; ``count_kept=False`` to count new
+            simulations only after ``advance`` (with ``max_nodes``); ``cache``, a ``Cache``.
+
+            For ``"alphazero"``: ``fpu`` is ``"reduction"`` (by ``fpu_reduction``), ``"parent"`` or
+            ``"absolute"`` (``fpu_value``), ``root_fpu`` and its two numbers the same for the root;
+            ``forced_playouts`` (KataGo: 2) with target pruning; ``fast`` rows [B] without noise and forced
+            playouts. Except for ``"gumbel"``: ``lcb`` (KataGo: 5) with ``lcb_min_visits``,
+            ``visit_offset`` and ``value_cutoff`` of the drawn action. ``solve`` (two players, no chance):
+            prove wins, losses and draws, and stop a row when its root is proven.
     """
 
     def __init__(
@@ -283,21 +356,30 @@ class Search:
         pool: Pool,
         state_id: ArrayLike,
         *,
-        num_simulations: int = 32,
+        num_simulations: int | ArrayLike = 32,
         policy: str = "gumbel",
-        seed: int | Sequence[int] | None = None,
+        seed: int | ArrayLike | None = None,
         invalid_actions: ArrayLike | None = None,
         keep_tree: bool = False,
         **settings: Any,
     ) -> None:
-        settings["keep_tree"] = keep_tree
-        request = _Request(pool, state_id, num_simulations, policy, seed, invalid_actions, settings)
+        request = _Request(
+            pool,
+            state_id,
+            num_simulations=num_simulations,
+            policy=policy,
+            seed=seed,
+            invalid_actions=invalid_actions,
+            keep_tree=keep_tree,
+            **settings,
+        )
         _native.call(lib.azs_search_open, request.block)
+        self._request = request
         self._handle = int(request.block.c.search)
         self._finalizer = weakref.finalize(self, _close, self._handle)
         self._pool = pool
         self._rows = request.rows
-        self._nodes = num_simulations + 1
+        self._shape = int(request.block.c.nodes), int(request.block.c.width)
         self._keep_tree = keep_tree
         self._most = self._rows * int(settings.get("leaves_per_step") or 1)
         mask = ("mask", np.dtype(np.bool_), (pool.spec.num_actions,))
@@ -306,6 +388,16 @@ class Search:
         self._waiting = 0
         self._step = _native.Block("azs_step *")
         self._step.c.search = self._handle
+        self._chance = np.zeros(self._most if pool.spec.num_outcomes else 0, np.bool_)
+        self._chance_at = _native.pointer("uint8_t[]", self._chance)
+        if len(self._chance):
+            self._step.c.chance = self._chance_at
+
+    def _drive(self) -> None:
+        """Go on to the end with the evaluator that was named."""
+        request = self._request
+        request.block.c.search = self._handle
+        _cancellable(lib.azs_search_drive, request.block, request.simulations * request.rows)
 
     def select(self) -> Leaves | None:
         """Return the states to evaluate next, None when the search is done."""
@@ -317,7 +409,8 @@ class Search:
         if n == 0:
             return None
         views = {name: v[:n] for name, v in self._layout.views(slab, first).items()}
-        return Leaves(Pool._obs(views), views["mask"])
+        chance = self._chance[:n].copy() if len(self._chance) else np.zeros(n, np.bool_)
+        return Leaves(Pool._obs(views), views["mask"], chance)
 
     def expand(self, prior_logits: ArrayLike | None, value: ArrayLike) -> None:
         """Answer the last ``select``.
@@ -343,8 +436,8 @@ class Search:
         """Play an action in every row and keep what the search knows of the position after it.
 
         ``select`` then goes on as in a new search. The visits that are kept count: each root ends with
-        ``num_simulations`` visits either way, so fewer states are evaluated. Noise is drawn anew, and
-        ``invalid_actions`` and noise that were given no longer hold.
+        ``num_simulations`` visits either way (but see ``count_kept``), so fewer states are evaluated.
+        Noise is drawn anew, and ``invalid_actions``, budgets and noise given for rows no longer hold.
 
         Args:
             actions: One action a row [B], such as ``result().action``. Rows that have ended stay.
@@ -370,7 +463,8 @@ class Search:
         return answer.result(self._trees() if self._keep_tree else None)
 
     def _trees(self) -> Tree:
-        n, nodes, a = self._rows, self._nodes, self._pool.spec.num_actions
+        n = self._rows
+        nodes, a = self._shape
         tree = Tree(
             node_visits=np.zeros((n, nodes), np.int32),
             node_values=np.zeros((n, nodes), np.float32),
@@ -384,6 +478,7 @@ class Search:
             children_values=np.zeros((n, nodes, a), np.float32),
             children_prior_logits=np.zeros((n, nodes, a), np.float32),
             terminal=np.zeros((n, nodes), np.bool_),
+            chance=np.zeros((n, nodes), np.bool_),
         )
         kinds = {"i": "int32_t[]", "f": "float[]", "b": "uint8_t[]"}
         for row in range(n):

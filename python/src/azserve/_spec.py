@@ -40,6 +40,7 @@ class Spec:
         obs: The observation arrays.
         num_actions: Actions are 0 to num_actions - 1.
         num_players: Players are 0 to num_players - 1.
+        num_outcomes: What nature may draw after an action, at most; 0 where there is no chance.
         reward_range: Least and greatest reward of a step.
         max_episode_steps: Time limit in steps; 0 for none.
         masks: Whether legal actions depend on the state.
@@ -52,6 +53,7 @@ class Spec:
     obs: tuple[ArraySpec, ...]
     num_actions: int
     num_players: int
+    num_outcomes: int
     reward_range: tuple[float, float]
     max_episode_steps: int
     masks: bool
@@ -91,6 +93,7 @@ def decode(reply: dict[str, Any]) -> Spec:
         obs=obs,
         num_actions=reply["num_actions"],
         num_players=reply["num_players"],
+        num_outcomes=reply["num_outcomes"],
         reward_range=(low, high),
         max_episode_steps=reply["max_episode_steps"],
         masks=reply["masks"],

@@ -86,7 +86,12 @@ typedef struct {
 	const float *dirichlet; /* [n, num_actions] noise; NULL: drawn */
 	const float *root_gumbel;
 	const float *action_gumbel;
-	int32_t *cancel; /* run: another thread ends it by writing 1 here; NULL: nobody does */
+	const int32_t *simulations; /* [n], each row's own; NULL: as configured */
+	const double *time_limit;   /* [n] seconds from now; NULL: none */
+	const uint8_t *fast;        /* [n] rows without noise and forced playouts; NULL: none */
+	uint64_t cache;             /* 0: none */
+	int64_t nodes, width;       /* out of open: N and A of the trees */
+	int32_t *cancel; /* run, drive: another thread ends it by writing 1 here; NULL: nobody does */
 } azs_search;
 
 typedef struct {
@@ -97,6 +102,7 @@ typedef struct {
 	const float *logits; /* [n, num_actions]; NULL: all equal */
 	const float *value;  /* [n] */
 	const int32_t *actions; /* advance: [n], one a row */
+	uint8_t *chance;        /* select: [n] rows that are afterstates; NULL: not wanted */
 } azs_step;
 
 typedef struct {
@@ -109,17 +115,25 @@ typedef struct {
 	float *value;
 	float *raw_value;
 	uint8_t *proven; /* the value is certain (solve) */
-	int64_t simulations, evaluations, batches, max_depth; /* out */
+	int64_t simulations, evaluations, batches, max_depth; /* out, as the next */
+	int64_t room, cache_hits, pruned, proven_rows;
 } azs_result;
 
-/* A row's tree, with mctx's names; N = num_simulations + 1. */
+/* A cache of evaluations. */
+typedef struct {
+	azs_status status;
+	uint64_t cache; /* out of open */
+	int64_t positions, num_actions;
+} azs_cache;
+
+/* A row's tree, with mctx's names; N and A as open said. */
 typedef struct {
 	azs_status status;
 	uint64_t search;
 	int64_t row;
 	int32_t *node_visits, *parents, *action_from_parent;            /* [N] */
 	float *node_values, *raw_values;                                /* [N] */
-	uint8_t *terminal;                                              /* [N] */
+	uint8_t *terminal, *chance;                                     /* [N] */
 	int32_t *children_index, *children_visits;                      /* [N, A] */
 	float *children_rewards, *children_discounts, *children_values; /* [N, A] */
 	float *children_prior_logits;                                   /* [N, A] */
@@ -143,9 +157,14 @@ int32_t azs_pool_dump(azs_blobs *a);
 int32_t azs_pool_load(azs_blobs *a);
 int32_t azs_search_run(azs_search *a, azs_result *r);
 int32_t azs_search_open(azs_search *a);
+int32_t azs_search_drive(azs_search *a); /* with the evaluator that open was told */
 int32_t azs_search_select(azs_step *a);
 int32_t azs_search_expand(azs_step *a);
 int32_t azs_search_advance(azs_step *a);
 int32_t azs_search_result(azs_result *a);
 int32_t azs_search_tree(azs_tree *a);
 int32_t azs_search_close(azs_text *a);
+int32_t azs_seeds(azs_text *a); /* the seeds of n rows from one number */
+int32_t azs_cache_open(azs_cache *a);
+int32_t azs_cache_forget(azs_cache *a);
+int32_t azs_cache_close(azs_cache *a);

@@ -1,0 +1,48 @@
+package main
+
+/*
+#include <stdint.h>
+#include "../src/azserve/azserve.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"runtime/cgo"
+
+	"github.com/azserve/azserve/evaluator"
+)
+
+//export azs_cache_open
+func azs_cache_open(a *C.azs_cache) C.int32_t {
+	return call(&a.status, func() error {
+		c, err := evaluator.NewCache(int(a.positions), int(a.num_actions))
+		if err != nil {
+			return fmt.Errorf("%w: %w", errInvalid, err)
+		}
+		a.cache = C.uint64_t(cgo.NewHandle(c))
+		return nil
+	})
+}
+
+//export azs_cache_forget
+func azs_cache_forget(a *C.azs_cache) C.int32_t {
+	return call(&a.status, func() error {
+		c, err := handleOf[*evaluator.Cache](a.cache, "cache")
+		if err == nil {
+			c.Forget()
+		}
+		return err
+	})
+}
+
+//export azs_cache_close
+func azs_cache_close(a *C.azs_cache) C.int32_t {
+	return call(&a.status, func() error {
+		_, err := handleOf[*evaluator.Cache](a.cache, "cache")
+		if err == nil {
+			cgo.Handle(a.cache).Delete()
+		}
+		return err
+	})
+}
