@@ -98,7 +98,7 @@ func (s *Search) stepRoot(row int32, root []int32, action int32) {
 }
 
 // spareSlot is the one slot beside those of the trees.
-func (s *Search) spareSlot() []int32 { return []int32{int32(len(s.trees) * s.stride)} }
+func (s *Search) spareSlot() []int32 { return []int32{int32(len(s.all) * s.stride)} }
 
 // realOutcome draws what nature draws after an action at a row's root, from the root's own stream, as the
 // environment itself does. It leaves the state after it in the spare slot, and returns which outcome's

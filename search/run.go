@@ -34,22 +34,21 @@ func Run(
 	out.Stats = Stats{}
 	parts := runParts{ctx: ctx, ev: ev, out: out}
 	one := func(lo, hi int) {
-		size := hi - lo
+		size, a := hi-lo, store.Env().Spec().NumActions
 		if cfg.Pipeline && size > 1 && !ev.Needs().Instant {
 			parts.addPair(store, &cfg, params, roots, lo, hi)
 			return
 		}
 		if ev.Needs().Instant && roots.Deadlines == nil { // rows with deadlines must share the time
-			size = 1
+			size = min(size, max(1, min(8, togetherBytes/(cfg.Nodes()*cfg.NodeBytes(a)))))
 		}
-		a := store.Env().Spec().NumActions
 		s, err := begin(store, roots.slice(lo, lo+size, a), &cfg, params, ev.Needs())
 		if err == nil {
 			defer s.Close()
 		}
 		for parts.add(s, lo, err); err == nil && lo+size < hi; {
 			lo += size
-			err = s.start(roots.slice(lo, lo+size, a))
+			err = s.start(roots.slice(lo, min(lo+size, hi), a))
 			parts.add(s, lo, err)
 		}
 	}
@@ -63,6 +62,12 @@ func Run(
 	}
 	return parts.err
 }
+
+// togetherBytes is how large the trees are that are searched together where batches gain nothing
+// (evaluator.Needs.Instant): a few trees at a time share the cost of each step and fit into the processor's
+// cache. Measured with Connect Four, 64 and 800 simulations: 1.2 times as fast as one tree at a time, and 1.3
+// as 16.
+const togetherBytes = 1 << 19
 
 // runParts gathers what the parts of a Run bring.
 type runParts struct {

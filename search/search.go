@@ -44,7 +44,8 @@ type Search struct {
 	block   *statestore.Block
 	roots   *Roots
 	needs   evaluator.Needs
-	trees   []*tree.Tree
+	trees   []*tree.Tree // of the rows
+	all     []*tree.Tree // and those of larger groups of rows before
 	actions int
 	stride  int // slots of a tree
 
@@ -57,9 +58,10 @@ type Search struct {
 	stats  Stats
 
 	leaves  leaves
-	mask    []bool      // memory of openRoots
-	picked  []tree.Leaf // memory of one tree's Select
-	waiting bool        // Select was called, Expand wasn't
+	mask    []bool // memory of openRoots
+	waits   bool   // a root waits for its evaluation
+	ended   bool   // a row may be done
+	waiting bool   // Select was called, Expand wasn't
 	closed  bool
 }
 
@@ -81,6 +83,7 @@ type leaves struct {
 	order    []int32 // which of all are to be evaluated
 	batch    evaluator.Batch
 	out      evaluator.Output
+	eval     tree.Evaluation // of one leaf at a time
 }
 
 // Stats counts what a search did.
@@ -119,6 +122,9 @@ func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, er
 	spec := store.Env().Spec()
 	cfg.Outcomes = spec.NumOutcomes
 	switch {
+	case spec.NumActions > tree.MaxActions || spec.NumOutcomes > tree.MaxActions:
+		return nil, fmt.Errorf("%w: %s has %d actions and %d outcomes; want at most %d", ErrConfig, spec.ID,
+			spec.NumActions, spec.NumOutcomes, tree.MaxActions)
 	case cfg.Cache != nil && cfg.Cache.Actions() != spec.NumActions:
 		return nil, fmt.Errorf("%w: a cache for %d actions; want %d, those of %s", ErrConfig, cfg.Cache.Actions(),
 			spec.NumActions, spec.ID)
@@ -150,7 +156,7 @@ func begin(
 		cfg: *cfg, params: params, env: store.Env(), needs: needs,
 		actions: store.Env().Spec().NumActions, stride: cfg.Nodes(),
 		trees: make([]*tree.Tree, n), errs: make([]error, n), fresh: make([]bool, n),
-		picked: make([]tree.Leaf, cfg.LeavesPerStep), keyed: cfg.Solve || cfg.Cache != nil,
+		keyed: cfg.Solve || cfg.Cache != nil,
 	}
 	s.turns = make([]int32, n*s.stride)
 	var err error
@@ -160,6 +166,7 @@ func begin(
 	for i := range s.trees {
 		s.trees[i] = trees.Get().(*tree.Tree)
 	}
+	s.all = s.trees
 	s.leaves.reserve(n*cfg.LeavesPerStep, s.env, needs, cfg.Cache != nil)
 	if err := s.start(roots); err != nil {
 		s.Close()
@@ -168,9 +175,11 @@ func begin(
 	return s, nil
 }
 
-// start begins the search of other roots, as many as before, in the same memory.
+// start begins the search of other roots, not more than at first, in the same memory.
 func (s *Search) start(roots *Roots) error {
 	s.roots, s.waiting, s.round, s.stats = roots, false, 0, Stats{}
+	s.waits, s.ended = false, false
+	s.trees = s.all[:len(roots.States)]
 	s.active = s.active[:0]
 	slots, rows := s.leaves.slot[:0], s.leaves.row[:0]
 	for i := range s.trees {
@@ -198,7 +207,7 @@ func (s *Search) openRoots(rows, slots []int32) {
 		s.turns[slot] = turn[i]
 		if slices.Contains(mask[i*s.actions:(i+1)*s.actions], true) {
 			s.active = append(s.active, row)
-			s.fresh[row] = true
+			s.fresh[row], s.waits = true, true
 			continue
 		}
 		s.trees[row].SetRoot(&tree.RootInput{Terminal: true})
@@ -249,10 +258,10 @@ func (s *Search) Close() {
 	}
 	s.closed = true
 	s.block.Release()
-	for _, t := range s.trees {
+	for _, t := range s.all {
 		trees.Put(t)
 	}
-	s.trees = nil
+	s.trees, s.all = nil, nil
 }
 
 // Rows returns the number of rows.
@@ -263,7 +272,10 @@ func (s *Search) Rows() int { return len(s.roots.States) }
 func (s *Search) Shape() (nodes, width int) { return s.stride, max(s.actions, s.cfg.Outcomes) }
 
 // Done says that every row is done.
-func (s *Search) Done() bool { return len(s.active) == 0 }
+func (s *Search) Done() bool {
+	s.dropDone()
+	return len(s.active) == 0
+}
 
 // Err returns the first row's error, nil if no row was given up.
 func (s *Search) Err() error { return s.errFrom(0) }

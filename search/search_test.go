@@ -10,6 +10,7 @@ import (
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/internal/race"
+	"github.com/azserve/azserve/internal/rng"
 	"github.com/azserve/azserve/pool"
 	"github.com/azserve/azserve/search"
 	"github.com/azserve/azserve/search/tree"
@@ -312,6 +313,41 @@ func BenchmarkSearch(b *testing.B) {
 					_ = search.Run(context.Background(), r.store, nil, roots, r.ev, cfg, out)
 				}
 				b.ReportMetric(float64(64*n*b.N)/b.Elapsed().Seconds()/1e6, "Msims/s")
+			})
+		}
+	}
+}
+
+// BenchmarkTable is the search over a random table, whose evaluator answers at once, with many actions.
+func BenchmarkTable(b *testing.B) {
+	for _, actions := range []int{7, 82, 362} {
+		const states = 512
+		rnd := rng.New(1)
+		next, reward := make([][]int, states), make([][]float32, states)
+		discount, logits := make([][]float32, states), make([][]float32, states)
+		value := make([]float32, states)
+		for s := range states {
+			next[s], reward[s] = make([]int, actions), make([]float32, actions)
+			discount[s], logits[s] = make([]float32, actions), make([]float32, actions)
+			value[s] = 2*float32(rnd.Float64()) - 1
+			for a := range actions {
+				next[s][a], discount[s][a], logits[s][a] = rnd.IntN(states), -1, float32(rnd.Norm())
+			}
+		}
+		r := tableRig(b, tables{
+			"next_state": next, "reward": reward, "discount": discount, "prior_logits": logits, "value": value,
+		})
+		roots := r.start(64)
+		for _, p := range []tree.Policy{tree.MuZero, tree.Gumbel} {
+			b.Run(fmt.Sprintf("%s/B=64/A=%d/sims=64", p, actions), func(b *testing.B) {
+				cfg := search.Default(p, r.env.Spec())
+				cfg.NumSimulations = 64
+				out := search.NewResult(64, actions)
+				in := &search.Roots{States: roots, Seeds: search.Seeds(1, 64)}
+				for b.Loop() {
+					_ = search.Run(context.Background(), r.store, nil, in, r.ev, cfg, out)
+				}
+				b.ReportMetric(float64(64*64*b.N)/b.Elapsed().Seconds()/1e6, "Msims/s")
 			})
 		}
 	}

@@ -31,7 +31,9 @@ func (s *Search) Select() (batch *evaluator.Batch, err error) {
 			s.applyAll(nil, nil)
 			s.leaves.order = s.leaves.order[:0]
 		}
-		s.dropDone()
+		if s.ended {
+			s.dropDone()
+		}
 	}
 	s.fillBatch()
 	s.waiting = s.leaves.batch.N > 0
@@ -47,6 +49,11 @@ func (l *leaves) clear() {
 // selectRoots gathers the roots that wait for an evaluation.
 func (s *Search) selectRoots() {
 	l := &s.leaves
+	l.roots = 0
+	if !s.waits {
+		return
+	}
+	s.waits = false
 	for _, row := range s.active {
 		if !s.fresh[row] {
 			continue
@@ -64,20 +71,29 @@ func (s *Search) selectRoots() {
 
 // selectLeaves asks every active tree for leaves.
 func (s *Search) selectLeaves() {
-	l, stride := &s.leaves, int32(s.stride)
+	l, each := &s.leaves, s.cfg.LeavesPerStep
+	at := l.roots
+	all := l.leaf[:cap(l.leaf)]
+	rows, slots := l.row[:cap(l.row)], l.slot[:cap(l.slot)]
+	parents, actions := l.parent[:cap(l.parent)], l.action[:cap(l.action)]
 	for _, row := range s.active {
 		if s.fresh[row] {
 			continue
 		}
-		n := s.trees[row].Select(s.picked)
-		for _, leaf := range s.picked[:n] {
-			l.row = append(l.row, row)
-			l.leaf = append(l.leaf, leaf)
-			l.parent = append(l.parent, row*stride+leaf.Parent)
-			l.slot = append(l.slot, row*stride+leaf.Node)
-			l.action = append(l.action, leaf.Action)
+		n := s.trees[row].Select(all[at : at+each])
+		if n < each { // it may be done
+			s.ended = true
+		}
+		base := row * int32(s.stride)
+		for range n {
+			leaf := &all[at] // no copy: it was written a moment ago, in smaller parts
+			rows[at], slots[at] = row, base+leaf.Node
+			parents[at-l.roots], actions[at-l.roots] = base+leaf.Parent, leaf.Action
+			at++
 		}
 	}
+	l.leaf, l.row, l.slot = all[:at], rows[:at], slots[:at]
+	l.parent, l.action = parents[:at-l.roots], actions[:at-l.roots]
 }
 
 // stepLeaves steps the simulator to the leaves. Those where the game ended are backed up at once.
@@ -145,24 +161,25 @@ func (s *Search) discounts(n int) {
 	}
 }
 
-// dropDone forgets the rows that have nothing left to do.
+// dropDone forgets the rows that have nothing left to do. Those whose root waits for its evaluation stay.
 func (s *Search) dropDone() {
+	s.ended = false
 	var now time.Time
 	if s.roots.Deadlines != nil {
 		now = time.Now()
 	}
 	kept := s.active[:0]
 	for _, row := range s.active {
-		if !s.trees[row].Done() && s.errs[row] == nil && !s.late(row, now) {
+		if s.fresh[row] || (!s.trees[row].Done() && s.errs[row] == nil && !s.late(row, now)) {
 			kept = append(kept, row)
 		}
 	}
 	s.active = kept
 }
 
-// late says that a row's deadline has passed. A row whose root waits for its evaluation isn't late.
+// late says that a row's deadline has passed.
 func (s *Search) late(row int32, now time.Time) bool {
-	return s.roots.Deadlines != nil && !s.fresh[row] && now.After(s.roots.Deadlines[row])
+	return s.roots.Deadlines != nil && now.After(s.roots.Deadlines[row])
 }
 
 // fillBatch reads the states to evaluate.
@@ -217,7 +234,9 @@ func (s *Search) Expand(logits, values []float32) error {
 		s.remember(logits, values)
 	}
 	s.applyAll(logits, values)
-	s.dropDone()
+	if s.roots.Deadlines != nil {
+		s.dropDone()
+	}
 	return nil
 }
 
@@ -228,23 +247,24 @@ func (s *Search) applyAll(logits, values []float32) {
 		if s.errs[row] != nil {
 			continue
 		}
-		v := s.answer(i, logits, values)
+		v := &s.leaves.eval
+		s.answer(v, i, logits, values)
 		if s.isChance(at) {
 			v.Logits = nil
 		}
 		if err := checkAnswer(v.Logits, v.Value); err != nil {
-			s.errs[row] = err
+			s.errs[row], s.ended = err, true
 			continue
 		}
 		if s.isChance(at) {
 			v.Logits, v.Legal = s.leaves.chance.prior(int(at) - s.leaves.roots)
 		}
-		s.apply(row, at, &v)
+		s.apply(row, at, v)
 	}
 }
 
-// answer returns what is known of entry i of the step: the evaluator's answer, or the cache's.
-func (s *Search) answer(i int, logits, values []float32) tree.Evaluation {
+// answer writes what is known of entry i of the step: the evaluator's answer, or the cache's.
+func (s *Search) answer(v *tree.Evaluation, i int, logits, values []float32) {
 	legal := s.leaves.batch.Legal
 	if s.cfg.Cache != nil {
 		f := &s.leaves.found
@@ -258,9 +278,7 @@ func (s *Search) answer(i int, logits, values []float32) tree.Evaluation {
 			legal = nil
 		}
 	}
-	return tree.Evaluation{
-		Value: values[i], Logits: rowPart(logits, i, s.actions), Legal: rowPart(legal, i, s.actions),
-	}
+	v.Value, v.Logits, v.Legal = values[i], rowPart(logits, i, s.actions), rowPart(legal, i, s.actions)
 }
 
 // apply expands a leaf, or sets up a root.

@@ -94,8 +94,10 @@ func (s *Stream) logGamma(alpha float64) float64 {
 			continue
 		}
 		v = v * v * v
-		if math.Log(s.open()) < 0.5*x*x+d-d*v+d*math.Log(v) {
-			return math.Log(d) + math.Log(v) + boost
+		u, logV := s.open(), math.Log(v)
+		// The first test implies the second, and spares its logarithm nearly always.
+		if u < 1-0.0331*x*x*x*x || math.Log(u) < 0.5*x*x+d-d*v+d*logV {
+			return math.Log(d) + logV + boost
 		}
 	}
 }

@@ -13,34 +13,66 @@ const InvalidLogit = -3.4028235e+38
 // NegInf is minus infinity as a float32.
 var NegInf = float32(math.Inf(-1))
 
-// Exp returns e^x within 2 units in the last place for x <= 88 (Cephes' expf), 0 below -87.3, where
-// the result would not be a normal number.
+// Constants of Exp.
+const (
+	perLn2 = 64 / math.Ln2
+	high   = 0.01082611083984375 // ln(2)/64 in two parts, the first so short that its product with k is exact
+	low    = 4.313856607041089e-06
+	round  = 3 << 22 // a sum with it has no fraction, and its last bits are the whole number
+)
+
+// Exp returns e^x within 2 units in the last place for x <= 88, 0 below -87.3, where the result would not
+// be a normal number. It is 2^n * 2^(k/64) * e^r with 2^(k/64) from a table and |r| <= ln(2)/128, where a
+// polynomial of degree 3 is enough (Tang 1989).
 func Exp(x float32) float32 {
-	const log2e = 1.44269504088896341
-	if !(x > -87.3) { // NaN too: it must not reach the conversion below
+	if !(x > -87.3) { // NaN too
 		if x != x {
 			return x
 		}
 		return 0
 	}
-	x = min(x, 88.3)
-	half := float32(0.5)
-	if x < 0 {
-		half = -0.5
+	if x > 88.3 {
+		x = 88.3
 	}
-	n := int32(x*log2e + half)
-	f := float32(n)
-	x -= f * 0.693359375
-	x -= f * -2.12194440e-4
-	y := float32(1.9875691500e-4)
-	y = y*x + 1.3981999507e-3
-	y = y*x + 8.3334519073e-3
-	y = y*x + 4.1665795894e-2
-	y = y*x + 1.6666665459e-1
-	y = y*x + 5.0000001201e-1
-	y = y*x*x + x + 1
-	return y * math.Float32frombits(uint32(n+127)<<23)
+	t := x*perLn2 + round
+	f := t - round
+	k := int32(math.Float32bits(t)) - 0x4b400000
+	r := x - f*high - f*low
+	s := exp64[k&63]
+	y := s + s*(r+r*r*(0.5+r*(1./6)))
+	return y * math.Float32frombits(uint32(k>>6+127)<<23)
 }
+
+// ExpAll replaces every x by e^(x - top), for x <= top, and returns the sum. NaN stays what it is, and isn't
+// part of the sum. It is Exp of many, which the processor works on at the same time.
+func ExpAll(x []float32, top float32) (sum float32) {
+	for i, v := range x {
+		v -= top
+		if !(v > -87.3) {
+			if v == v {
+				x[i] = 0
+			}
+			continue
+		}
+		t := v*perLn2 + round
+		f := t - round
+		k := int32(math.Float32bits(t)) - 0x4b400000
+		r := v - f*high - f*low
+		s := exp64[k&63]
+		y := (s + s*(r+r*r*(0.5+r*(1./6)))) * math.Float32frombits(uint32(k>>6+127)<<23)
+		x[i] = y
+		sum += y
+	}
+	return sum
+}
+
+// exp64[k] is 2^(k/64).
+var exp64 = func() (table [64]float32) {
+	for k := range table {
+		table[k] = float32(math.Exp2(float64(k) / 64))
+	}
+	return table
+}()
 
 // Log returns the natural logarithm of x.
 func Log(x float32) float32 { return float32(math.Log(float64(x))) }
@@ -73,11 +105,8 @@ func Softmax(logits, out []float32) {
 		clear(out)
 		return
 	}
-	sum := float32(0)
-	for i, l := range logits {
-		out[i] = Exp(l - top)
-		sum += out[i]
-	}
+	copy(out, logits)
+	sum := ExpAll(out, top)
 	for i := range out {
 		out[i] /= sum
 	}

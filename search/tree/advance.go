@@ -46,8 +46,8 @@ func (t *Tree) Advance(path []int32, moved func(from, to int32)) bool {
 func (t *Tree) Child(i, action int32) int32 {
 	n := &t.nodes[i]
 	for k := range t.edges(n) {
-		if l := &t.cold[n.first+int32(k)]; l.action == action {
-			return l.child
+		if e := &t.slab[n.first+int32(k)]; e.action == action {
+			return e.child
 		}
 	}
 	return Unvisited
@@ -67,7 +67,9 @@ func (t *Tree) keep(root int32, moved func(from, to int32)) []int32 {
 			n.parent = t.names[n.parent]
 		}
 		t.nodes[to] = n
-		t.nodes[to].passed = 0
+		if t.cfg.bounded {
+			t.passed[to] = 0
+		}
 		copy(t.priors(int32(to)), t.priors(from))
 		if t.cfg.LCB > 0 {
 			t.squares[to] = t.squares[from]
@@ -86,8 +88,8 @@ func (t *Tree) below(root int32) []int32 {
 	order := []int32{root}
 	for i := 0; i < len(order); i++ {
 		n := &t.nodes[order[i]]
-		for _, l := range t.cold[n.first : n.first+n.count] {
-			order = append(order, l.child)
+		for _, e := range t.edges(n) {
+			order = append(order, e.child)
 		}
 	}
 	slices.Sort(order[1:])
@@ -97,24 +99,23 @@ func (t *Tree) below(root int32) []int32 {
 // compactEdges moves the edges of nodes together. After keep it renames their children; the nodes are then
 // numbered by their places in the list.
 func (t *Tree) compactEdges(order []int32, rename bool) {
-	hot, cold := t.spareHot[:0], t.spareCold[:0]
+	slab := t.spare[:0]
 	for to, from := range order {
 		n := &t.nodes[from]
 		if rename {
 			n = &t.nodes[to]
 		}
-		first := int32(len(hot))
-		hot = append(hot, t.edges(n)...)
-		for _, l := range t.cold[n.first : n.first+n.count] {
+		first := int32(len(slab))
+		for _, e := range t.edges(n) {
 			if rename {
-				l.child = t.names[l.child]
+				e.child = t.names[e.child]
 			}
-			cold = append(cold, l)
+			slab = append(slab, e)
 		}
-		n.first, n.room = first, n.count
+		slab = extend(slab, t.room(int(n.count))-int(n.count))
+		n.first = first
 	}
-	t.spareHot, t.spareCold = t.hot, t.cold
-	t.hot, t.cold = hot, cold
+	t.spare, t.slab = t.slab, slab
 }
 
 // Reroot begins the next search after an Advance that kept something: noise and masks of the new root
@@ -148,25 +149,25 @@ func (t *Tree) priorLogits(logits []float32) {
 			logits[a] = vecmath.Log(max(p, vecmath.Tiny))
 		}
 	}
-	for k, e := range t.edges(n) {
-		logits[t.cold[n.first+int32(k)].action] = vecmath.Log(max(e.prior, vecmath.Tiny))
+	for _, e := range t.edges(n) {
+		logits[e.action] = vecmath.Log(max(e.prior, vecmath.Tiny))
 	}
 }
 
 // dropInvalid removes the root's edges whose actions may not be chosen, and recounts the root.
 func (t *Tree) dropInvalid() {
 	n := &t.nodes[Root]
-	kept := int32(0)
+	kept := uint16(0)
 	sum, visits := float64(n.raw), int32(1)
 	for k := range n.count {
-		e, l := t.hot[n.first+k], t.cold[n.first+k]
-		if t.root.invalid[l.action] {
+		e := t.slab[n.first+int32(k)]
+		if t.root.invalid[e.action] {
 			continue
 		}
 		sum += float64(e.q) * float64(e.visits)
 		visits += e.visits
-		t.hot[n.first+kept], t.cold[n.first+kept] = e, l
-		t.nodes[l.child].via = kept
+		t.slab[n.first+int32(kept)] = e
+		t.nodes[e.child].via = kept
 		kept++
 	}
 	if kept == n.count {

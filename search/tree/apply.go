@@ -28,9 +28,7 @@ type Evaluation struct {
 // applied in any order, but for equal results on every run in the order of Select.
 func (t *Tree) Apply(l Leaf, v *Evaluation) {
 	n := &t.nodes[l.Node]
-	p := &t.nodes[l.Parent]
-	c := &t.cold[p.first+n.via]
-	c.reward, c.discount = v.Reward, v.Discount
+	n.reward, n.discount = v.Reward, v.Discount
 	if n.kind == pending {
 		t.expand(l.Node, n, v)
 	}
@@ -104,17 +102,18 @@ func load(row, logits []float32, legal []bool) {
 var illegalLogit = float32(math.NaN())
 
 // soften turns loaded logits into priors: the softmax over the legal actions, and the mark of the
-// others. If all are equal, or no legal action has any prior (-Inf), the priors are equal.
-func soften(row []float32) {
+// others. If all are equal, or no legal action has any prior (-Inf), the priors are equal. It returns the
+// action with the largest prior, the first if several have it, and whether all are equal.
+func soften(row []float32) (next int32, equal bool) {
 	low, top := float32(math.Inf(1)), vecmath.NegInf
-	count := 0
-	for _, l := range row {
+	count, next := 0, Unvisited
+	for a, l := range row {
 		if l != l {
 			continue
 		}
 		count++
-		if l > top {
-			top = l
+		if l > top || next < 0 {
+			top, next = l, int32(a)
 		}
 		if l < low {
 			low = l
@@ -122,23 +121,16 @@ func soften(row []float32) {
 	}
 	if low == top || math.IsInf(float64(top), -1) {
 		uniform(row, 1/float32(count))
-		return
+		return next, true
 	}
-	sum := float32(0)
-	for a, l := range row {
-		if l != l {
+	scale := 1 / vecmath.ExpAll(row, top)
+	for a, e := range row {
+		row[a] = e * scale
+		if e != e {
 			row[a] = priorIllegal
-			continue
-		}
-		row[a] = vecmath.Exp(l - top)
-		sum += row[a]
-	}
-	scale := 1 / sum
-	for a := range row {
-		if row[a] >= 0 {
-			row[a] *= scale
 		}
 	}
+	return next, false
 }
 
 // uniform gives every legal action the prior p.
@@ -179,11 +171,11 @@ func (t *Tree) propagate(i int32, value float32) {
 	for i != Root {
 		n := &t.nodes[i]
 		p := &t.nodes[n.parent]
-		e, l := &t.hot[p.first+n.via], &t.cold[p.first+n.via]
-		value = l.reward + l.discount*value
+		e := &t.slab[p.first+int32(n.via)]
+		value = n.reward + n.discount*value
 		p.add(value)
 		p.inFlight--
-		e.q = l.reward + l.discount*n.mean
+		e.q = n.reward + n.discount*n.mean
 		e.visits++
 		e.inFlight--
 		if t.extra {

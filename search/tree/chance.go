@@ -21,7 +21,7 @@ import (
 func (c *Config) Passes() bool { return c.Outcomes > 0 && c.Policy != Stochastic }
 
 // passes says that a node is a chance node that is passed.
-func (t *Tree) passes(n *node) bool { return n.chance && t.cfg.Policy != Stochastic }
+func (t *Tree) passes(n *node) bool { return n.chance && t.cfg.passing }
 
 // Through opens a chance node that Select returned, without an evaluation, and goes on to an outcome: the
 // leaf that it returns belongs to the same simulation, and is to be applied. reward
@@ -29,9 +29,7 @@ func (t *Tree) passes(n *node) bool { return n.chance && t.cfg.Policy != Stochas
 // happen, and aren't kept. Only where chance nodes are passed.
 func (t *Tree) Through(l Leaf, reward float32, chances []float32) Leaf {
 	n := &t.nodes[l.Node]
-	p := &t.nodes[l.Parent]
-	c := &t.cold[p.first+n.via]
-	c.reward, c.discount = reward, 1
+	n.reward, n.discount = reward, 1
 	n.kind = open
 	if t.cfg.LCB > 0 {
 		t.squares[l.Node] = 0
@@ -51,7 +49,9 @@ func (t *Tree) Through(l Leaf, reward float32, chances []float32) Leaf {
 	}
 	t.rank(l.Node)
 	t.drawOutcome(l.Node)
-	return t.addChild(l.Node)
+	var below Leaf
+	t.addChild(l.Node, &below)
+	return below
 }
 
 // drawOutcome returns the edge of a drawn outcome, -1 where it is unvisited; n.next then is the outcome.

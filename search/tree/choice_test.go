@@ -71,11 +71,12 @@ func TestLCB(t *testing.T) {
 		tr.Reset(params, len(visits))
 		tr.SetRoot(&RootInput{})
 		for k, v := range visits {
-			l := tr.addChild(Root)
+			var l Leaf
+			tr.addChild(Root, &l)
 			at := tr.nodes[Root].first + int32(k)
-			n, e, mean := &tr.nodes[l.Node], &tr.hot[at], float64(-q[k])
+			n, e, mean := &tr.nodes[l.Node], &tr.slab[at], float64(-q[k])
 			n.kind, n.visits, n.mean = open, v, float32(mean)
-			e.visits, e.q, tr.cold[at].discount = v, q[k], -1
+			e.visits, e.q, n.discount = v, q[k], -1
 			tr.squares[l.Node] = float64(v) * (mean*mean + float64(deviation[k])*float64(deviation[k]))
 		}
 		var out Output

@@ -10,13 +10,13 @@ import (
 func (t *Tree) choose(i int32) int32 {
 	n := &t.nodes[i]
 	switch {
-	case n.chance && t.cfg.Passes():
+	case n.chance && t.cfg.passing:
 		return t.drawOutcome(i)
 	case n.chance:
 		return t.chooseOutcome(n)
-	case t.cfg.Policy == UCT:
+	case t.cfg.rule == ruleUCB:
 		return t.chooseUCB(n)
-	case t.cfg.Policy != Gumbel:
+	case t.cfg.rule == rulePUCT:
 		return t.choosePUCT(n)
 	case i == Root:
 		return t.chooseConsidered(n)
@@ -59,8 +59,8 @@ func (t *Tree) chooseUCB(n *node) int32 {
 	return at
 }
 
-// choosePUCT is PUCT: the largest of exploration * prior / (visits + 1) + Q, first action on
-// equality.
+// choosePUCT is PUCT: the largest of exploration * prior / (visits + 1) + transformed Q, first action on
+// equality. All scores are multiplied by the range of Q, which saves a division at every level.
 func (t *Tree) choosePUCT(n *node) int32 {
 	edges := t.edges(n)
 	if t.root.forced > 0 && n == &t.nodes[Root] {
@@ -68,16 +68,20 @@ func (t *Tree) choosePUCT(n *node) int32 {
 			return k
 		}
 	}
-	f := t.transform(n, edges)
-	c := t.cfg.exploration(n.visits + n.inFlight)
+	low, width, unvisited := t.span(n, edges)
+	c := width * t.cfg.exploration(n.visits+n.inFlight)
 	best, at := vecmath.NegInf, int32(-1)
 	if n.next >= 0 {
-		best = c*n.nextPrior + f.unvisited
+		best = c*n.nextPrior + unvisited
 	}
 	solve := t.cfg.Solve
 	for k := range edges {
 		e := &edges[k]
-		s := c*e.share + f.ofEdge(e)
+		s := unvisited
+		if e.visits > 0 {
+			s = e.q - low
+		}
+		s += c * e.share
 		if s < best || (solve && t.settled(n, k)) {
 			continue
 		}
@@ -93,9 +97,9 @@ func (t *Tree) choosePUCT(n *node) int32 {
 func (t *Tree) before(n *node, k, at int32) bool {
 	action := n.next
 	if at >= 0 {
-		action = t.cold[n.first+at].action
+		action = t.slab[n.first+at].action
 	}
-	return action < 0 || t.cold[n.first+k].action < action
+	return action < 0 || t.slab[n.first+k].action < action
 }
 
 // chooseConsidered is the root of Gumbel MuZero: among the actions with as many visits as sequential
@@ -111,7 +115,7 @@ func (t *Tree) chooseConsidered(n *node) int32 {
 	found := at < 0
 	for k := range edges {
 		e := &edges[k]
-		a := t.cold[n.first+int32(k)].action
+		a := e.action
 		if e.visits+e.inFlight-t.root.before[a] != considered || t.settled(n, k) {
 			continue
 		}

@@ -166,6 +166,9 @@ func (c *Config) nodesEach() int {
 	return 1
 }
 
+// MaxActions bounds the actions, and the outcomes, of a node.
+const MaxActions = 1<<16 - 1
+
 // MaxSimulations bounds NumSimulations: visits are counted in 32 bits, values are summed in float64.
 const MaxSimulations = 1 << 30
 
@@ -173,6 +176,57 @@ const MaxSimulations = 1 << 30
 type Params struct {
 	Config
 	puct []float32 // puct[n]: sqrt(n) * c(n), for a node of n visits
+
+	// The names as numbers, which is what is compared at every level of every simulation.
+	urgency [2]urgency // of first plays: below the root, and at it
+	rule    rule
+	scaling scaling
+	passing bool // Passes
+	bounded bool // MaxNodes is given
+}
+
+// urgency is an FPU with its number.
+type urgency struct {
+	absolute         bool
+	reduction, value float32
+}
+
+func urgencyOf(kind FPU, reduction, value float32) urgency {
+	switch kind {
+	case FPUAbsolute:
+		return urgency{absolute: true, value: value}
+	case FPUReduced:
+		return urgency{reduction: reduction}
+	default:
+		return urgency{}
+	}
+}
+
+// rule is how an action is chosen.
+type rule uint8
+
+const (
+	rulePUCT rule = iota
+	ruleUCB
+	ruleGumbel
+)
+
+var ruleOf = map[Policy]rule{UCT: ruleUCB, Gumbel: ruleGumbel}
+
+// scaling is a QTransform.
+type scaling uint8
+
+const (
+	scaleBySiblings scaling = iota
+	scaleByMinMax
+	scaleCompleted
+	scaleByRange
+	scaleByTree
+)
+
+var scalingOf = map[QTransform]scaling{
+	ByParentAndSiblings: scaleBySiblings, ByMinMax: scaleByMinMax, CompletedByMixValue: scaleCompleted,
+	ByRange: scaleByRange, ByTree: scaleByTree,
 }
 
 // puctTable is how many visits are tabulated: more are rare, and computed.
@@ -183,7 +237,15 @@ func NewParams(c Config) (*Params, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	p := &Params{Config: c, puct: make([]float32, min(c.NumSimulations+c.LeavesPerStep+2, puctTable))}
+	p := &Params{
+		Config: c, puct: make([]float32, min(c.NumSimulations+c.LeavesPerStep+2, puctTable)),
+		rule: ruleOf[c.Policy], scaling: scalingOf[c.QTransform], passing: c.Passes(), bounded: c.MaxNodes > 0,
+	}
+	p.urgency[0] = urgencyOf(c.FPU, c.FPUReduction, c.FPUValue)
+	p.urgency[1] = p.urgency[0]
+	if c.RootFPU != "" {
+		p.urgency[1] = urgencyOf(c.RootFPU, c.RootFPUReduction, c.RootFPUValue)
+	}
 	for n := range p.puct {
 		p.puct[n] = p.puctAt(n)
 	}

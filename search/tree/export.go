@@ -60,14 +60,13 @@ func (t *Tree) exportNode(x *Export, i int32) {
 		x.Parents[i], x.Terminal[i] = n.parent, n.kind == terminal
 		x.Chance[i] = n.chance
 		x.NodeValues[i] = n.mean
-		for k, e := range t.edges(n) {
-			l := &t.cold[n.first+int32(k)]
-			at := int(i)*t.stride + int(l.action)
-			x.ActionFromParent[l.child] = l.action
-			x.ChildrenIndex[at], x.ChildrenVisits[at] = l.child, e.visits
-			x.ChildrenRewards[at], x.ChildrenDiscounts[at] = l.reward, l.discount
-			x.ChildrenValues[at] = t.nodes[l.child].mean
-			stack = append(stack, l.child)
+		for _, e := range t.edges(n) {
+			c, at := &t.nodes[e.child], int(i)*t.stride+int(e.action)
+			x.ActionFromParent[e.child] = e.action
+			x.ChildrenIndex[at], x.ChildrenVisits[at] = e.child, e.visits
+			x.ChildrenRewards[at], x.ChildrenDiscounts[at] = c.reward, c.discount
+			x.ChildrenValues[at] = c.mean
+			stack = append(stack, e.child)
 		}
 	}
 }
@@ -96,5 +95,5 @@ func (t *Tree) uses(i int32) bool {
 		return false
 	}
 	n := &t.nodes[c.parent]
-	return c.via < n.count && t.cold[n.first+c.via].child == i
+	return c.via < n.count && t.slab[n.first+int32(c.via)].child == i
 }

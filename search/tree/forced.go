@@ -10,9 +10,9 @@ import "math"
 func (t *Tree) forcedEdge(n *node) int32 {
 	all, at := n.visits-1+n.inFlight, int32(-1)
 	for k := range t.edges(n) {
-		e := &t.hot[n.first+int32(k)]
+		e := &t.slab[n.first+int32(k)]
 		wants := e.visits > 0 && float32(e.visits+e.inFlight) < t.forcedVisits(e, all) && !t.settled(n, k)
-		if wants && (at < 0 || t.cold[n.first+int32(k)].action < t.cold[n.first+at].action) {
+		if wants && (at < 0 || e.action < t.slab[n.first+at].action) {
 			at = int32(k)
 		}
 	}
@@ -51,7 +51,7 @@ func (t *Tree) prunedShares(n *node, shares []float32) {
 				visits = 0
 			}
 		}
-		shares[t.cold[n.first+int32(k)].action] = visits
+		shares[e.action] = visits
 		sum += visits
 	}
 	for a := range shares {

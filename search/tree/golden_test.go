@@ -204,7 +204,7 @@ func TestGoldenQTransforms(t *testing.T) {
 			priors := make([]float32, a)
 			tr := &Tree{actions: a}
 			load(priors, c.ChildrenPriorLogits, nil)
-			soften(priors)
+			_, _ = soften(priors)
 			n := &node{mean: float32(c.NodeValue), visits: 1, raw: c.NodeRawValue}
 			var edges []edge
 			for i, v := range c.ChildrenVisits {

@@ -33,8 +33,8 @@ func (t *Tree) Output(out *Output, draw *Draw) {
 	n := &t.nodes[Root]
 	clear(out.Visits)
 	clear(out.QValues)
-	for k, e := range t.edges(n) {
-		a := t.cold[n.first+int32(k)].action
+	for _, e := range t.edges(n) {
+		a := e.action
 		if out.Visits != nil {
 			out.Visits[a] = e.visits
 		}
@@ -84,7 +84,7 @@ func (t *Tree) cutOff(n *node, shares []float32, draw *Draw) {
 		}
 	}
 	for k := range edges {
-		a := t.cold[n.first+int32(k)].action
+		a := edges[k].action
 		if shares[a] == 0 {
 			continue
 		}
@@ -101,8 +101,8 @@ func (t *Tree) provenOutput(out *Output) {
 	most, count := int32(-1), float32(0)
 	n := &t.nodes[Root]
 	visits := func(action int32) int32 {
-		for k, e := range t.edges(n) {
-			if t.cold[n.first+int32(k)].action == action {
+		for _, e := range t.edges(n) {
+			if e.action == action {
 				return e.visits
 			}
 		}
@@ -128,8 +128,8 @@ func (t *Tree) visitShares(n *node, shares []float32) {
 		return
 	}
 	sum := float32(0)
-	for k, e := range t.edges(n) {
-		shares[t.cold[n.first+int32(k)].action] = float32(e.visits)
+	for _, e := range t.edges(n) {
+		shares[e.action] = float32(e.visits)
 		sum += float32(e.visits)
 	}
 	if sum == 0 {
@@ -175,7 +175,7 @@ func (r *root) illegal(a int) bool { return math.IsInf(float64(r.logits[a]), -1)
 func (t *Tree) bestConsidered(n *node) int32 {
 	edges := t.edges(n)
 	most := int32(0)
-	since := func(k int) int32 { return edges[k].visits - t.root.before[t.cold[n.first+int32(k)].action] }
+	since := func(k int) int32 { return edges[k].visits - t.root.before[edges[k].action] }
 	for k := range edges {
 		most = max(most, since(k))
 	}
@@ -186,7 +186,7 @@ func (t *Tree) bestConsidered(n *node) int32 {
 		if since(k) != most {
 			continue
 		}
-		a := t.cold[n.first+int32(k)].action
+		a := e.action
 		if s := t.considered(e, f, a); s > best || (s == best && a < action) {
 			best, action = s, a
 		}
@@ -205,8 +205,8 @@ func (t *Tree) improvedPolicy(n *node, out []float32) {
 			out[a] = vecmath.NegInf
 		}
 	}
-	for k, e := range edges {
-		if a := t.cold[n.first+int32(k)].action; e.visits > 0 && !t.root.invalid[a] {
+	for _, e := range edges {
+		if a := e.action; e.visits > 0 && !t.root.invalid[a] {
 			out[a] = t.root.logits[a] + f.of(e.q)
 		}
 	}

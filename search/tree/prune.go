@@ -14,7 +14,7 @@ func (c *Config) MinNodes(actions int) int {
 }
 
 // The sizes of what a tree is made of.
-const nodeBytes, edgeBytes, linkBytes = 72, 20, 16
+const nodeBytes, edgeBytes = 64, 28
 
 // NodeBytes returns about how many bytes a node takes, beside its state.
 func (c *Config) NodeBytes(actions int) int {
@@ -25,8 +25,8 @@ func (c *Config) NodeBytes(actions int) int {
 	}
 	// An edge a node on average, twice for the room to grow and again for the other half that compacting
 	// writes to.
-	const edges = 4 * (edgeBytes + linkBytes)
-	return nodeBytes + 4*arrays + edges + 4
+	const edges = 4 * edgeBytes
+	return nodeBytes + 4*arrays + edges + 8
 }
 
 // Pruned returns how many nodes were forgotten since Reset.
@@ -59,16 +59,16 @@ func (t *Tree) makeRoom() bool {
 
 // fullUp ends a walk at a node below which there is no room. If others are in flight they may make some;
 // else the node's own evaluation counts once more, as at MaxDepth.
-func (t *Tree) fullUp(at int32, depth int) (Leaf, arrival) {
+func (t *Tree) fullUp(at int32, depth int) arrival {
 	if t.leaves > 0 || at == Root {
 		t.land(at)
-		return Leaf{}, collision
+		return collision
 	}
 	n := &t.nodes[at]
 	t.skipNumber()
 	t.depth = max(t.depth, depth)
 	t.backUp(at, n.raw, n.raw)
-	return Leaf{}, backedUp
+	return backedUp
 }
 
 // prune forgets about want nodes, those passed longest ago that are idle.
@@ -76,7 +76,7 @@ func (t *Tree) prune(want int) {
 	t.names = t.names[:0]
 	for i := Root + 1; i <= t.last; i++ {
 		if t.idle(i) {
-			t.names = append(t.names, t.nodes[i].passed)
+			t.names = append(t.names, t.passed[i])
 		}
 	}
 	if len(t.names) == 0 {
@@ -85,7 +85,7 @@ func (t *Tree) prune(want int) {
 	slices.Sort(t.names)
 	oldest := t.names[min(want, len(t.names))-1]
 	for i := Root + 1; i <= t.last; i++ {
-		if t.idle(i) && t.nodes[i].passed <= oldest {
+		if t.idle(i) && t.passed[i] <= oldest {
 			t.forget(i)
 		}
 	}
@@ -100,7 +100,7 @@ func (t *Tree) idle(i int32) bool {
 		return false
 	}
 	p := &t.nodes[n.parent]
-	return p.parent < 0 || t.hot[p.first+n.via].inFlight == 0
+	return p.parent < 0 || t.slab[p.first+int32(n.via)].inFlight == 0
 }
 
 // forget gives a node's number back, and makes the action that led to it unvisited where the parent
@@ -108,15 +108,16 @@ func (t *Tree) idle(i int32) bool {
 func (t *Tree) forget(i int32) {
 	n := &t.nodes[i]
 	if p := &t.nodes[n.parent]; p.parent >= 0 {
-		e, l := &t.hot[p.first+n.via], &t.cold[p.first+n.via]
-		t.priors(n.parent)[l.action] = e.prior
-		last := p.first + p.count - 1
-		*e, *l = t.hot[last], t.cold[last]
-		t.nodes[l.child].via = n.via
+		e := &t.slab[p.first+int32(n.via)]
+		t.priors(n.parent)[e.action] = e.prior
+		last := p.first + int32(p.count) - 1
+		*e = t.slab[last]
+		t.nodes[e.child].via = n.via
 		p.count--
+		p.flat = false // what is unvisited isn't in order any more
 		t.rank(n.parent)
 	}
-	*n = node{parent: NoParent, via: -1}
+	*n = node{parent: NoParent}
 	t.free = append(t.free, i)
 	t.pruned++
 }

@@ -11,7 +11,6 @@ import (
 func TestNodeBytes(t *testing.T) {
 	require.EqualValues(t, nodeBytes, unsafe.Sizeof(node{}))
 	require.EqualValues(t, edgeBytes, unsafe.Sizeof(edge{}))
-	require.EqualValues(t, linkBytes, unsafe.Sizeof(link{}))
 }
 
 // A tree in little room does all its simulations, whatever the settings; its nodes and edges stay within
@@ -31,7 +30,7 @@ func TestPrune(t *testing.T) {
 		live := tr.live()
 		require.Equal(t, int(tr.last)+1, len(live)+len(tr.free))
 		// Every move of a node's edges doubles their room, and a pruning moves them together.
-		require.LessOrEqual(t, len(tr.hot), 8*len(tr.nodes)+4*len(tr.nodes)*m.actions)
+		require.LessOrEqual(t, len(tr.slab), 8*len(tr.nodes)+4*len(tr.nodes)*m.actions)
 		visits := int32(0)
 		for _, e := range tr.edges(&tr.nodes[Root]) {
 			visits += e.visits
@@ -56,13 +55,13 @@ func checkNode(t *testing.T, tr *Tree, i int32) {
 				marked++
 			}
 		}
-		require.Equal(t, n.count, marked)
+		require.EqualValues(t, n.count, marked)
 	}
-	for k, l := range tr.cold[n.first : n.first+n.count] {
-		c := &tr.nodes[l.child]
+	for k, e := range tr.edges(n) {
+		c := &tr.nodes[e.child]
 		require.Equal(t, i, c.parent)
 		require.EqualValues(t, k, c.via)
-		require.LessOrEqual(t, tr.hot[n.first+int32(k)].visits, c.visits)
+		require.LessOrEqual(t, e.visits, c.visits)
 	}
 }
 

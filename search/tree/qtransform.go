@@ -27,42 +27,63 @@ const tiny = 1e-5
 
 // transform computes the Q transform of a node from its visited edges.
 func (t *Tree) transform(n *node, edges []edge) affine {
-	c := &t.cfg.Config
-	switch c.QTransform {
-	case ByParentAndSiblings:
-		low, high := qRange(n.mean, edges)
-		return affine{low, 1 / max(high-low, c.Epsilon), 0}
-	case ByMinMax:
-		return affine{c.MinValue, 1 / (c.MaxValue - c.MinValue), 0}
-	case ByRange:
-		return t.withFPU(n, affine{low: c.MinValue, scale: 1 / (c.MaxValue - c.MinValue)})
-	case ByTree:
-		f := affine{scale: 1}
-		if t.qHigh-t.qLow > tiny*max(t.qHigh, -t.qLow) {
-			f = affine{low: t.qLow, scale: 1 / (t.qHigh - t.qLow)}
-		}
-		return t.withFPU(n, f)
-	default:
+	if t.cfg.scaling == scaleCompleted {
 		return t.completed(n, edges)
 	}
+	low, width, unvisited := t.span(n, edges)
+	return affine{low, 1 / width, unvisited / width}
 }
 
-// withFPU completes a transform by first-play urgency.
-func (t *Tree) withFPU(n *node, f affine) affine {
-	c := &t.cfg.Config
-	kind, reduction, value := c.FPU, c.FPUReduction, c.FPUValue
-	if c.RootFPU != "" && n == &t.nodes[Root] {
-		kind, reduction, value = c.RootFPU, c.RootFPUReduction, c.RootFPUValue
+// span is transform times a width: a visited action's Q becomes q - low, an unvisited one's unvisited.
+// It spares its caller a division at every level.
+func (t *Tree) span(n *node, edges []edge) (low, width, unvisited float32) {
+	switch t.cfg.scaling {
+	case scaleBySiblings:
+		low, high := qRange(n.mean, edges)
+		if width = high - low; width < t.cfg.Epsilon {
+			width = t.cfg.Epsilon
+		}
+		return low, width, 0
+	case scaleByMinMax:
+		return t.cfg.MinValue, t.cfg.MaxValue - t.cfg.MinValue, 0
+	case scaleByRange:
+		low, width = t.cfg.MinValue, t.cfg.MaxValue-t.cfg.MinValue
+		return low, width, t.firstPlay(n, low, width)
+	case scaleByTree:
+		low, width = 0, 1
+		if t.qHigh-t.qLow > tiny*max(t.qHigh, -t.qLow) {
+			low, width = t.qLow, t.qHigh-t.qLow
+		}
+		return low, width, t.firstPlay(n, low, width)
 	}
-	if kind == FPUAbsolute {
-		f.unvisited = f.of(value)
-		return f
+	f := t.completed(n, edges)
+	if f.scale == 0 { // ValueScale 0: Q doesn't count
+		return 0, huge, 0
 	}
-	f.unvisited = f.of(n.mean)
-	if kind == FPUReduced && reduction > 0 {
-		f.unvisited -= reduction * float32(math.Sqrt(float64(max(0, 1-n.rest))))
+	width = 1 / f.scale
+	return f.low, width, f.unvisited * width
+}
+
+// huge is a width beside which no Q counts.
+const huge = 1e20
+
+// firstPlay is the span of an unvisited action (FPU).
+func (t *Tree) firstPlay(n *node, low, width float32) float32 {
+	u := &t.cfg.urgency[0]
+	if n == &t.nodes[Root] {
+		u = &t.cfg.urgency[1]
 	}
-	return f
+	if u.absolute {
+		return u.value - low
+	}
+	if u.reduction == 0 {
+		return n.mean - low
+	}
+	visited := 1 - n.rest
+	if visited < 0 {
+		visited = 0
+	}
+	return n.mean - low - width*u.reduction*float32(math.Sqrt(float64(visited)))
 }
 
 // qRange returns the least and greatest of a value and the Q of the visited edges.
@@ -73,13 +94,7 @@ func qRange(value float32, edges []edge) (low, high float32) {
 		if e.visits == 0 {
 			continue
 		}
-		// Plain comparisons: the built-in min and max take care of NaN, which can't be here.
-		if e.q < low {
-			low = e.q
-		}
-		if e.q > high {
-			high = e.q
-		}
+		low, high = min(low, e.q), max(high, e.q)
 	}
 	return low, high
 }
@@ -92,21 +107,39 @@ func (t *Tree) completed(n *node, edges []edge) affine {
 		mixed = mixedValue(n.raw, edges)
 	}
 	most, visited := int32(0), 0
-	low, high := float32(math.Inf(1)), float32(math.Inf(-1))
+	low, high := float32(math.Inf(1)), vecmath.NegInf
 	for i := range edges {
-		if e := &edges[i]; e.visits > 0 {
-			low, high = min(low, e.q), max(high, e.q)
-			most = max(most, e.visits)
-			visited++
+		e := &edges[i]
+		if e.visits == 0 {
+			continue
+		}
+		visited++
+		if e.q < low {
+			low = e.q
+		}
+		if e.q > high {
+			high = e.q
+		}
+		if e.visits > most {
+			most = e.visits
 		}
 	}
 	if visited < t.actions {
-		low, high = min(low, mixed), max(high, mixed)
+		if mixed < low {
+			low = mixed
+		}
+		if mixed > high {
+			high = mixed
+		}
 	}
 	scale := (c.MaxvisitInit + float32(most)) * c.ValueScale
 	f := affine{scale: scale}
 	if c.RescaleValues {
-		f = affine{low: low, scale: scale / max(high-low, c.Epsilon)}
+		width := high - low
+		if width < c.Epsilon {
+			width = c.Epsilon
+		}
+		f = affine{low: low, scale: scale / width}
 	}
 	f.unvisited = f.of(mixed)
 	return f
@@ -119,7 +152,10 @@ func mixedValue(raw float32, edges []edge) float32 {
 	weighted, mass := float32(0), float32(0)
 	for i := range edges {
 		if e := &edges[i]; e.visits > 0 {
-			p := max(e.prior, vecmath.Tiny)
+			p := e.prior
+			if p < vecmath.Tiny {
+				p = vecmath.Tiny
+			}
 			weighted += p * e.q
 			mass += p
 			visits += e.visits

@@ -84,8 +84,10 @@ func (t *Tree) openRoot(in *RootInput) {
 		}
 	}
 	n := &t.nodes[Root]
+	n.flat = false
 	for k := range t.edges(n) {
-		e, a := &t.hot[n.first+int32(k)], t.cold[n.first+int32(k)].action
+		e := &t.slab[n.first+int32(k)]
+		a := e.action
 		e.prior = max(priors[a], 0)
 		e.share = e.prior / float32(1+e.visits)
 		priors[a] = priorVisited
@@ -197,8 +199,8 @@ func (t *Tree) setGumbel(noise []float32, valid int) {
 	r.before = grow(r.before, t.actions)
 	clear(r.before)
 	n := &t.nodes[Root]
-	for k, e := range t.edges(n) {
-		r.before[t.cold[n.first+int32(k)].action] = e.visits
+	for _, e := range t.edges(n) {
+		r.before[e.action] = e.visits
 	}
 }
 

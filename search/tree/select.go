@@ -15,18 +15,23 @@ type Leaf struct {
 func (t *Tree) Select(out []Leaf) int {
 	count := 0
 	limit := min(len(out), t.cfg.LeavesPerStep-t.leaves)
-	for count < limit && t.started < t.budget && t.nodes[Root].kind == open && !t.Proven() {
-		leaf, kind := t.descend()
+	for count < limit && t.started < t.budget && t.searching() {
+		kind := t.descend(&out[count])
 		if kind == collision {
 			break
 		}
 		if kind == foundLeaf {
-			out[count] = leaf
 			count++
 			t.leaves++
 		}
 	}
 	return count
+}
+
+// searching says that more simulations may change something.
+func (t *Tree) searching() bool {
+	root := &t.nodes[Root]
+	return root.kind == open && !root.proven && !(t.cfg.EarlyStop && t.decided())
 }
 
 // arrival is how a walk down the tree ended.
@@ -38,31 +43,35 @@ const (
 	collision         // at a leaf in flight: the walk was undone
 )
 
-// descend walks from the root to a leaf. On the way it counts itself as in flight.
-func (t *Tree) descend() (Leaf, arrival) {
+// descend walks from the root to a leaf, and writes it. On the way it counts itself as in flight.
+func (t *Tree) descend(out *Leaf) arrival {
 	at := Root
 	for depth := 1; ; {
 		n := &t.nodes[at]
 		if n.next == unranked {
 			t.ready(at)
 		}
-		n.passed = int32(t.started)
+		if t.cfg.bounded {
+			t.passed[at] = int32(t.started)
+		}
 		k := t.choose(at)
 		if k < 0 && n.next < 0 {
-			return Leaf{}, t.exhausted(at)
+			return t.exhausted(at)
 		}
 		if k < 0 && !t.makeRoom() {
 			return t.fullUp(at, depth)
 		}
 		if k < 0 {
 			t.depth = max(t.depth, depth)
-			return t.newLeaf(at), foundLeaf
+			t.started++
+			t.addChild(at, out)
+			return foundLeaf
 		}
-		e, l := &t.hot[n.first+k], &t.cold[n.first+k]
-		child := &t.nodes[l.child]
+		e := &t.slab[n.first+k]
+		child := &t.nodes[e.child]
 		if child.kind == pending {
 			t.land(at)
-			return Leaf{}, collision
+			return collision
 		}
 		if t.cfg.Solve {
 			t.settleTwin(child)
@@ -70,20 +79,23 @@ func (t *Tree) descend() (Leaf, arrival) {
 		n.inFlight++
 		e.enter()
 		if child.kind == terminal {
-			child.passed = int32(t.started)
+			if t.cfg.bounded {
+				t.passed[e.child] = int32(t.started)
+			}
 			t.skipNumber()
-			t.backUp(l.child, child.raw, child.raw)
-			return Leaf{}, backedUp
+			t.backUp(e.child, child.raw, child.raw)
+			return backedUp
 		}
 		if depth == t.cfg.MaxDepth && !t.passes(child) {
 			t.skipNumber()
 			t.depth = max(t.depth, depth)
-			return Leaf{at, l.action, l.child, child.chance, n.chance}, foundLeaf
+			*out = Leaf{at, e.action, e.child, child.chance, n.chance}
+			return foundLeaf
 		}
 		if !t.passes(child) {
 			depth++
 		}
-		at = l.child
+		at = e.child
 	}
 }
 
@@ -92,29 +104,24 @@ func (t *Tree) skipNumber() {
 	t.started++
 	if t.cfg.MaxNodes == 0 {
 		t.last++
-		t.nodes[t.last] = node{parent: NoParent, via: -1}
+		t.nodes[t.last] = node{parent: NoParent}
 	}
 }
 
-// newLeaf begins a simulation that makes a child of node i.
-func (t *Tree) newLeaf(i int32) Leaf {
-	t.started++
-	return t.addChild(i)
-}
-
-// addChild gives node i a child for its best unvisited action, and counts it as in flight.
-func (t *Tree) addChild(i int32) Leaf {
-	child := t.newNumber()
-	action := t.nodes[i].next
-	k := t.addEdge(i, child)
-	n := &t.nodes[i]
-	chance := t.cfg.Outcomes > 0 && !n.chance
-	t.nodes[child] = node{
-		parent: i, via: k, kind: pending, chance: chance, limits: unknown, passed: n.passed,
+// addChild gives node i a child for its best unvisited action, counts it as in flight, and writes it as a
+// leaf. Fields are set one by one in their places: whole structs would be put together elsewhere and copied.
+func (t *Tree) addChild(i int32, out *Leaf) {
+	child, n := t.newNumber(), &t.nodes[i]
+	c := &t.nodes[child]
+	*c = node{}
+	c.parent, c.via = i, n.count
+	c.chance = t.cfg.Outcomes > 0 && !n.chance
+	if t.cfg.bounded {
+		t.passed[child] = t.passed[i]
 	}
+	out.Parent, out.Action, out.Node, out.Chance, out.Outcome = i, n.next, child, c.chance, n.chance
+	t.addEdge(i, child)
 	n.inFlight++
-	t.hot[n.first+k].enter()
-	return Leaf{i, action, child, chance, n.chance}
 }
 
 // land takes a walk's in-flight counts back, from the edge into node i upwards.
@@ -122,7 +129,7 @@ func (t *Tree) land(i int32) {
 	for i != Root {
 		n := &t.nodes[i]
 		p := &t.nodes[n.parent]
-		e := &t.hot[p.first+n.via]
+		e := &t.slab[p.first+int32(n.via)]
 		e.inFlight--
 		e.share = e.prior / float32(1+e.visits+e.inFlight)
 		p.inFlight--

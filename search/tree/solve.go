@@ -101,14 +101,14 @@ func (t *Tree) rerootLimits() {
 }
 
 // edgeBounds returns the bounds of an edge's Q.
-func (t *Tree) edgeBounds(l *link) (low, high float32) {
-	c := &t.nodes[l.child]
+func (t *Tree) edgeBounds(e *edge) (low, high float32) {
+	c := &t.nodes[e.child]
 	if c.kind == pending { // the edge has no reward and discount yet
 		return t.cfg.MinValue, t.cfg.MaxValue
 	}
 	of := t.limits[c.limits]
-	low, high = l.reward+l.discount*of.low, l.reward+l.discount*of.high
-	if l.discount < 0 {
+	low, high = c.reward+c.discount*of.low, c.reward+c.discount*of.high
+	if c.discount < 0 {
 		low, high = high, low
 	}
 	return low, high
@@ -130,8 +130,8 @@ func (t *Tree) tighten(p *node) bool {
 	if p.next != Unvisited {
 		high = t.cfg.MaxValue
 	}
-	for k := range p.count {
-		a, b := t.edgeBounds(&t.cold[p.first+k])
+	for k := range t.edges(p) {
+		a, b := t.edgeBounds(&t.slab[p.first+int32(k)])
 		low, high = max(low, a), max(high, b)
 	}
 	l := &t.limits[p.limits]
@@ -151,17 +151,17 @@ func (t *Tree) settled(n *node, k int) bool {
 	if !t.cfg.Solve {
 		return false
 	}
-	_, high := t.edgeBounds(&t.cold[n.first+int32(k)])
+	_, high := t.edgeBounds(&t.slab[n.first+int32(k)])
 	return high <= t.limits[n.limits].low
 }
 
 // provenActions calls f for each of the root's actions that is certain to have its proven value.
 func (t *Tree) provenActions(f func(action int32)) {
 	n := &t.nodes[Root]
-	for k := range n.count {
-		l := &t.cold[n.first+k]
-		if low, _ := t.edgeBounds(l); low >= n.raw {
-			f(l.action)
+	for k := range t.edges(n) {
+		e := &t.slab[n.first+int32(k)]
+		if low, _ := t.edgeBounds(e); low >= n.raw {
+			f(e.action)
 		}
 	}
 }

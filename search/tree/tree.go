@@ -2,6 +2,7 @@ package tree
 
 import (
 	"math"
+	"math/bits"
 
 	"github.com/azserve/azserve/internal/vecmath"
 )
@@ -15,28 +16,29 @@ const (
 	unranked = int32(-2) // node.next before the node's first selection
 )
 
-// node is one position.
+// node is one position. 64 bytes, a cache line; what few settings need is in slices of its own.
 type node struct {
 	sum      float64 // of the values backed up through here, the node's own raw value once included
 	mean     float32 // sum/visits: the node's value
 	visits   int32   // how many values
 	inFlight int32   // simulations that passed and aren't backed up yet
 	parent   int32
-	via      int32 // which of the parent's edges leads here, counted from the parent's first
 
-	first int32 // the visited edges are hot[first : first+count]
-	count int32
-	room  int32 // space there before the edges must move
+	reward, discount float32 // of the step that leads here
+
+	first int32 // the visited edges are slab[first : first+count], with room for more (room)
 
 	next      int32   // the unvisited action with the best prior, Unvisited if none is left, or unranked
 	nextPrior float32 // its prior
 	rest      float32 // prior mass of all unvisited actions
-	passed    int32   // the last simulation that came by (MaxNodes)
 	raw       float32 // the evaluator's value, the exact one once proven
 	limits    int32   // where its bounds are, an index of Tree.limits (Solve)
+	count     uint16
+	via       uint16 // which of the parent's edges leads here, counted from the parent's first
 	kind      kind
 	proven    bool // its value is certain: an end by the rules, or by Solve
 	chance    bool // its edges are outcomes and not actions
+	flat      bool // its priors are equal
 }
 
 // kind says what may happen at a node.
@@ -48,25 +50,21 @@ const (
 	terminal             // the game ends here: never expanded, its value is raw
 )
 
-// edge is what a selection reads of a visited action. 20 bytes.
+// edge is a visited action, or a visited outcome of a chance node: what a selection reads of it. 28 bytes.
 type edge struct {
 	q        float32 // reward + discount * value of the child; 0 before the first visit is backed up
 	share    float32 // prior / (1 + visits + inFlight), kept up to date so that no selection divides
 	prior    float32
 	visits   int32
 	inFlight int32
+	action   int32
+	child    int32
 }
 
 // enter counts one more simulation in flight through an edge.
 func (e *edge) enter() {
 	e.inFlight++
 	e.share = e.prior / float32(1+e.visits+e.inFlight)
-}
-
-// link is the rest of an edge.
-type link struct {
-	action, child    int32
-	reward, discount float32
 }
 
 // Tree is the search of one root. Its memory is reused by the next Reset. Not safe for concurrent
@@ -76,8 +74,7 @@ type Tree struct {
 	actions int
 	stride  int // entries of a node in prior and logits: actions, or outcomes if those are more
 	nodes   []node
-	hot     []edge  // edges of all nodes
-	cold    []link  // parallel to hot
+	slab    []edge  // edges of all nodes
 	last    int32   // the highest node number given
 	free    []int32 // numbers below it that were given back (MaxNodes)
 	budget  int     // simulations to do: NumSimulations less the visits that Advance kept
@@ -88,6 +85,7 @@ type Tree struct {
 
 	extra       bool      // propagate is to note more than usual
 	qLow, qHigh float32   // least and greatest Q seen (ByTree)
+	passed      []int32   // [N] the last simulation that came by (MaxNodes)
 	squares     []float64 // [N] sums of squares of what node.sum has (LCB)
 
 	limits   []limits         // bounds of exact values; positions met on several ways share theirs (Solve)
@@ -103,9 +101,8 @@ type Tree struct {
 	scores []float32 // [A] memory of Output
 
 	// Memory of Advance: new numbers by old ones, and the other half of the edges.
-	names     []int32
-	spareHot  []edge
-	spareCold []link
+	names []int32
+	spare []edge
 }
 
 const (
@@ -134,7 +131,7 @@ func (t *Tree) Reset(p *Params, actions int) {
 	if p.Outcomes > 0 {
 		t.stride = max(actions, p.Outcomes)
 	}
-	t.hot, t.cold = t.hot[:0], t.cold[:0]
+	t.slab = t.slab[:0]
 	t.last, t.budget = Root, p.NumSimulations
 	t.started, t.done, t.leaves, t.depth, t.pruned = 0, 0, 0, 0, 0
 	t.free = t.free[:0]
@@ -147,6 +144,9 @@ func (t *Tree) Reset(p *Params, actions int) {
 	t.extra = p.LCB > 0 || p.QTransform == ByTree
 	if p.LCB > 0 {
 		t.squares = grow(t.squares, n)
+	}
+	if p.bounded {
+		t.passed = grow(t.passed, n)
 	}
 	t.logits = t.logits[:0]
 	if p.KeepLogits {
@@ -165,7 +165,7 @@ func grow[T any](x []T, n int) []T {
 
 // Done says that nothing is left to do.
 func (t *Tree) Done() bool {
-	return t.done >= t.budget || t.nodes[Root].kind == terminal || t.Proven() || (t.cfg.EarlyStop && t.decided())
+	return t.done >= t.budget || !t.searching()
 }
 
 // Proven says that the root's value is certain.
@@ -191,12 +191,15 @@ func (n *node) add(value float32) {
 }
 
 // edges returns the visited edges of a node.
-func (t *Tree) edges(n *node) []edge { return t.hot[n.first : n.first+n.count] }
+func (t *Tree) edges(n *node) []edge { return t.slab[n.first : n.first+int32(n.count)] }
 
 // priors returns the priors of a node's unvisited actions, with the marks in place of the others.
 func (t *Tree) priors(i int32) []float32 {
-	first := int(i) * t.stride
-	return t.prior[first : first+t.width(i)]
+	first, width := int(i)*t.stride, t.stride
+	if t.cfg.Outcomes > 0 {
+		width = t.width(i)
+	}
+	return t.prior[first : first+width]
 }
 
 // width returns how many actions a node has: outcomes if it is a chance node.
@@ -207,32 +210,61 @@ func (t *Tree) width(i int32) int {
 	return t.actions
 }
 
-// addEdge gives node i an edge for its best unvisited action, to the node child, and returns which
-// edge it is. It looks up the next best action.
-func (t *Tree) addEdge(i, child int32) int32 {
+// addEdge gives node i an edge for its best unvisited action, to the node child, with one simulation in
+// flight. It looks up the next best action.
+func (t *Tree) addEdge(i, child int32) {
 	n := &t.nodes[i]
-	if n.count == n.room {
+	if c := n.count; c&(c-1) == 0 && c != 1 { // the room is full, see room
 		t.moveEdges(n)
 	}
-	k := n.first + n.count
-	t.hot[k] = edge{prior: n.nextPrior}
-	t.cold[k] = link{action: n.next, child: child}
+	e := &t.slab[n.first+int32(n.count)]
+	e.q, e.prior, e.share = 0, n.nextPrior, n.nextPrior/2
+	e.visits, e.inFlight = 0, 1
+	e.action, e.child = n.next, child
 	n.count++
-	t.priors(i)[n.next] = priorVisited
-	t.rank(i)
-	return n.count - 1
+	priors := t.priors(i)
+	priors[n.next] = priorVisited
+	n.rest = max(0, n.rest-n.nextPrior)
+	switch {
+	case n.flat:
+		n.skip(priors)
+	case i == Root && t.root.key != nil:
+		t.rankRoot(n, priors)
+	default:
+		n.best(priors)
+	}
+	if n.next < 0 {
+		n.rest = 0
+	}
+}
+
+// skip finds the next unvisited action of a node whose priors are equal.
+func (n *node) skip(priors []float32) {
+	for a := int(n.next) + 1; a < len(priors); a++ {
+		if priors[a] >= 0 {
+			n.next = int32(a)
+			return
+		}
+	}
+	n.next = Unvisited
 }
 
 // moveEdges doubles a node's room for edges, at the end of the slices. The old place is left empty:
 // all moves together waste less than the edges themselves take.
 func (t *Tree) moveEdges(n *node) {
-	room := max(2, min(2*n.room, int32(t.stride)))
-	first := int32(len(t.hot))
-	t.hot = extend(t.hot, int(room))
-	t.cold = extend(t.cold, int(room))
-	copy(t.hot[first:], t.hot[n.first:n.first+n.count])
-	copy(t.cold[first:], t.cold[n.first:n.first+n.count])
-	n.first, n.room = first, room
+	first := int32(len(t.slab))
+	t.slab = extend(t.slab, t.room(int(n.count)+1))
+	copy(t.slab[first:], t.edges(n))
+	n.first = first
+}
+
+// room returns how many edges there is room for where there are count: the next power of 2, from 2 to what
+// a node can have.
+func (t *Tree) room(count int) int {
+	if count == 0 {
+		return 0
+	}
+	return max(count, min(t.stride, max(2, 1<<bits.Len(uint(count-1)))))
 }
 
 // extend lengthens a slice by n elements of undefined contents.
@@ -245,27 +277,38 @@ func extend[T any](x []T, n int) []T {
 
 // ready turns the loaded logits of a node that is passed for the first time into ranked priors.
 func (t *Tree) ready(i int32) {
-	soften(t.priors(i))
-	t.rank(i)
+	n, priors := &t.nodes[i], t.priors(i)
+	n.next, n.flat = soften(priors)
+	n.nextPrior, n.rest = priors[n.next], 1
 }
 
 // rank finds the best unvisited action of a node, first index on equality, and the prior mass of
 // all unvisited.
 func (t *Tree) rank(i int32) {
 	n, priors := &t.nodes[i], t.priors(i)
-	next, best, rest := Unvisited, float32(-0.5), float32(0) // above the marks, below every prior
-	for a, p := range priors {
-		if p < 0 {
-			continue
-		}
-		rest += p
-		if p > best {
-			best, next = p, int32(a)
+	n.rest = 0
+	for _, p := range priors {
+		if p > 0 {
+			n.rest += p
 		}
 	}
-	n.next, n.nextPrior, n.rest = next, best, rest
+	n.best(priors)
 	if i == Root && t.root.key != nil {
 		t.rankRoot(n, priors)
+	}
+}
+
+// best finds the best unvisited action. Floats that aren't negative are in the order of their bits, and the
+// marks are below them: so the best is the largest of whole numbers, and no branch has to be guessed.
+func (n *node) best(priors []float32) {
+	top := int64(-1)
+	for a, p := range priors {
+		top = max(top, int64(int32(math.Float32bits(p)))<<32|int64(^uint32(a)))
+	}
+	n.next, n.nextPrior = Unvisited, 0
+	if top >= 0 {
+		n.next = int32(^uint32(top))
+		n.nextPrior = priors[n.next]
 	}
 }
 
