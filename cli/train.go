@@ -55,6 +55,10 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 	fl.IntVar(&c.TemperaturePlies, "temperature-plies", 0, "moves drawn by visits (alphazero, muzero)")
 	fl.Float64Var(&f.valueMix, "value-mix", 0, "share of the search's value in the value to learn, 0 to 1")
 	fl.IntVar(&c.MaxPlies, "max-plies", 0, "moves after which a game is cut off; 0: never")
+	fl.IntVar(&c.FastSimulations, "fast-simulations", 0,
+		"simulations of moves that only go on with the game and aren't learnt from; 0: there are none")
+	fl.Float64Var(&c.FullShare, "full-share", 0, "share of the moves that are searched whole, if there are others")
+	fl.IntVar(&c.Cache, "cache", 0, "positions whose evaluation is remembered, until the weights change; 0: none")
 	fl.IntSliceVar(&c.Hidden, "hidden", nil, "widths of the network's layers")
 	fl.IntVar(&c.Window, "window", 0, "positions in the replay buffer")
 	fl.Float64Var(&c.Reuse, "reuse", 0, "how often a position is learned from, on average")

@@ -9,6 +9,7 @@ import (
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/internal/dispatch"
 	"github.com/azserve/azserve/internal/rng"
+	"github.com/azserve/azserve/internal/vecmath"
 	"github.com/azserve/azserve/replay"
 	"github.com/azserve/azserve/search"
 	"github.com/azserve/azserve/search/tree"
@@ -25,6 +26,12 @@ type GamesConfig struct {
 	ValueMix         float32 // share of the search's value in the value to learn; a proven one counts whole
 	MaxPlies         int     // a game is cut off there; 0 means no limit
 	Seed             uint64
+
+	// Playout cap randomisation (Wu 2019, section 3.1): with FastSimulations above 0, FullShare of the moves
+	// are searched whole and learnt from; the others get so many simulations, without noise, and only move
+	// the game on.
+	FastSimulations int
+	FullShare       float64 // 0 to 1; above 0 with FastSimulations
 }
 
 func (c *GamesConfig) validate() error {
@@ -35,6 +42,11 @@ func (c *GamesConfig) validate() error {
 		return fmt.Errorf("selfplay: opening_fraction %g; want 0 to 1", c.OpeningFraction)
 	case !(c.ValueMix >= 0 && c.ValueMix <= 1):
 		return fmt.Errorf("selfplay: value_mix %g; want 0 to 1", c.ValueMix)
+	case c.FastSimulations < 0 || c.FastSimulations > c.Search.NumSimulations:
+		return fmt.Errorf("selfplay: fast_simulations %d; want 0 to simulations=%d", c.FastSimulations,
+			c.Search.NumSimulations)
+	case c.FastSimulations > 0 && !(c.FullShare > 0 && c.FullShare <= 1):
+		return fmt.Errorf("selfplay: full_share %g; want above 0, to 1, with fast_simulations", c.FullShare)
 	case c.OpeningPlies < 0 || c.TemperaturePlies < 0 || c.MaxPlies < 0:
 		return fmt.Errorf("selfplay: opening_plies %d, temperature_plies %d, max_plies %d; want 0 or more",
 			c.OpeningPlies, c.TemperaturePlies, c.MaxPlies)
@@ -96,6 +108,7 @@ type ply struct {
 	policy []float32
 	value  float32 // the search's
 	proven bool    // and certain
+	fast   bool    // searched only to move the game on: not learnt from
 	reward float32 // of the action played, to its mover
 }
 
@@ -196,6 +209,7 @@ func (g *Games) search(ctx context.Context, ev evaluator.Evaluator, games []*liv
 	for i, l := range games {
 		roots.States[i], roots.Seeds[i] = l.state, rng.Derive(g.cfg.Seed, l.index, l.ply)
 	}
+	g.capPlayouts(roots, games)
 	out := search.NewResult(n, a)
 	out.Proven = make([]bool, n)
 	cfg := g.cfg.Search
@@ -205,9 +219,10 @@ func (g *Games) search(ctx context.Context, ev evaluator.Evaluator, games []*liv
 	for i, l := range games {
 		l.past = append(l.past, ply{
 			state: l.state, policy: out.Weights[i*a : (i+1)*a], value: out.Value[i], proven: out.Proven[i],
+			fast: roots.Fast != nil && roots.Fast[i],
 		})
-		if cfg.Policy != tree.Gumbel && l.ply >= uint64(g.cfg.TemperaturePlies) {
-			out.Action[i] = mostVisited(out.Visits[i*a : (i+1)*a])
+		if cfg.Policy != tree.Gumbel && cfg.LCB == 0 && l.ply >= uint64(g.cfg.TemperaturePlies) {
+			out.Action[i] = int32(vecmath.ArgMax(out.Weights[i*a : (i+1)*a]))
 		}
 	}
 	c := &g.Counters
@@ -218,14 +233,19 @@ func (g *Games) search(ctx context.Context, ev evaluator.Evaluator, games []*liv
 	return out.Action, nil
 }
 
-func mostVisited(visits []int32) int32 {
-	at := 0
-	for a, n := range visits {
-		if n > visits[at] {
-			at = a
+// capPlayouts draws which moves get a full search.
+func (g *Games) capPlayouts(roots *search.Roots, games []*live) {
+	if g.cfg.FastSimulations == 0 {
+		return
+	}
+	roots.Simulations, roots.Fast = make([]int32, len(games)), make([]bool, len(games))
+	for i, l := range games {
+		rnd := rng.New(g.cfg.Seed, l.index, l.ply, 2)
+		roots.Simulations[i] = int32(g.cfg.Search.NumSimulations)
+		if rnd.Float64() >= g.cfg.FullShare {
+			roots.Simulations[i], roots.Fast[i] = int32(g.cfg.FastSimulations), true
 		}
 	}
-	return int32(at)
 }
 
 // apply plays the actions; a game that ended is turned into an episode.
@@ -263,30 +283,33 @@ func (g *Games) apply(running []*live, states, actions []int32, finished func(*E
 
 // finish turns a game into an episode and frees its states.
 func (g *Games) finish(l *live) (*Episode, error) {
-	n, spec := len(l.past), g.store.Env().Spec()
-	states := make([]int32, n, n+1)
-	e := &Episode{
-		Obs: envs.NewArrays(spec.Obs, n), Legal: make([]bool, n*spec.NumActions), Value: make([]float32, n),
-	}
+	n := len(l.past)
+	states, turns, rewards, values := make([]int32, n, n+1), make([]int32, n), make([]float32, n), make([]float32, n)
 	for i, p := range l.past {
-		states[i] = p.state
-		e.Policy = append(e.Policy, p.policy...)
+		states[i], rewards[i] = p.state, p.reward
 	}
-	turns := make([]int32, n)
-	if err := g.store.Read(states, statestore.View{Obs: e.Obs, Mask: e.Legal, ToPlay: turns}); err != nil {
+	if err := g.store.Read(states, statestore.View{ToPlay: turns}); err != nil {
 		return nil, err
 	}
-	rewards := make([]float32, n)
+	Returns(rewards, turns, g.cfg.Search.Discount, values)
+	e := &Episode{}
+	var learnt []int32
 	for i, p := range l.past {
-		rewards[i] = p.reward
-	}
-	Returns(rewards, turns, g.cfg.Search.Discount, e.Value)
-	for i, p := range l.past {
+		if p.fast {
+			continue
+		}
 		mix := g.cfg.ValueMix
 		if p.proven {
 			mix = 1
 		}
-		e.Value[i] += mix * (p.value - e.Value[i])
+		learnt = append(learnt, p.state)
+		e.Policy = append(e.Policy, p.policy...)
+		e.Value = append(e.Value, values[i]+mix*(p.value-values[i]))
+	}
+	spec := g.store.Env().Spec()
+	e.Obs, e.Legal = envs.NewArrays(spec.Obs, len(learnt)), make([]bool, len(learnt)*spec.NumActions)
+	if err := g.store.Read(learnt, statestore.View{Obs: e.Obs, Mask: e.Legal}); err != nil {
+		return nil, err
 	}
 	err := g.store.Release(append(states, l.state))
 	l.state, l.past = over, nil

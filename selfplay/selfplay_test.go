@@ -343,3 +343,38 @@ func TestBadConfig(t *testing.T) {
 		require.ErrorContains(t, err, name)
 	}
 }
+
+// Playout cap randomisation: few moves are searched whole, and only those are learnt from, with the values
+// of the whole game.
+func TestPlayoutCap(t *testing.T) {
+	env, store := ticTacToe(t)
+	cfg := selfplay.GamesConfig{Search: search.Default(tree.Gumbel, env.Spec()), Parallel: 8, Seed: 3}
+	play := func() (rows int, simulations int64) {
+		g, err := selfplay.NewGames(store, nil, cfg)
+		require.NoError(t, err)
+		episodes, err := g.Play(context.Background(), evaluator.Uniform{}, 0, 200)
+		require.NoError(t, err)
+		for _, e := range episodes {
+			rows += e.Len()
+			require.Len(t, e.Policy, 9*e.Len())
+			for _, v := range e.Value {
+				require.Contains(t, []float32{-1, 0, 1}, v)
+			}
+		}
+		require.Zero(t, store.Stats().Live)
+		return rows, g.Counters.Simulations.Load()
+	}
+	all, whole := play()
+	cfg.FastSimulations, cfg.FullShare = 4, 0.25
+	some, capped := play()
+	require.InDelta(t, 0.25, float64(some)/float64(all), 0.06)
+	require.Less(t, float64(capped), 0.5*float64(whole))
+	for _, bad := range []float64{0, 1.5} {
+		cfg.FullShare = bad
+		_, err := selfplay.NewGames(store, nil, cfg)
+		require.ErrorContains(t, err, "full_share")
+	}
+	cfg.FastSimulations = cfg.Search.NumSimulations + 1
+	_, err := selfplay.NewGames(store, nil, cfg)
+	require.ErrorContains(t, err, "fast_simulations 33; want 0 to simulations=32")
+}

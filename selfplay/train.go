@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/azserve/azserve/envs"
+	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/evaluator/gorgonia"
 	"github.com/azserve/azserve/internal/rng"
 	"github.com/azserve/azserve/pool"
@@ -42,6 +43,9 @@ type Config struct {
 	TemperaturePlies   int         `json:"temperature_plies"`   // AlphaZero, MuZero: moves drawn by visits
 	ValueMix           float32     `json:"value_mix"`           // share of the search's value in the value to learn
 	MaxPlies           int         `json:"max_plies"`           // a game is cut off there; 0: never
+	FastSimulations    int         `json:"fast_simulations"`    // of moves that aren't learnt from; 0: there are none
+	FullShare          float64     `json:"full_share"`          // of moves that are, if there are others
+	Cache              int         `json:"cache"`               // positions whose evaluation is remembered; 0: none
 	Hidden             []int       `json:"hidden"`              // widths of the network's layers
 	Window             int         `json:"window"`              // positions in the replay buffer
 	Reuse              float64     `json:"reuse"`               // how often a position is learned from, on average
@@ -63,13 +67,14 @@ func DefaultConfig(env *envs.Env) Config {
 		Solve:             solvable(env.Spec()),
 		GamesPerIteration: 128, OpeningFraction: 0.5, OpeningPlies: 4, TemperaturePlies: 8, ValueMix: 0.5,
 		Hidden: []int{256, 256}, Window: 100_000, Reuse: 8, BatchSize: 256, LearningRate: 1e-3, L2: 1e-5,
+		FullShare: 0.25, Cache: 1 << 17,
 		Symmetries: true, EvalEvery: 10, EvalGames: 40, EvalSimulations: 32, CheckpointInterval: 30,
 	}
 }
 
-// solvable says that search.Config.Solve fits an environment: two players, results in -1..1.
+// solvable says that search.Config.Solve fits an environment: two players, results in -1..1, no chance.
 func solvable(spec *envs.Spec) bool {
-	return spec.NumPlayers == 2 && spec.RewardLow >= -1 && spec.RewardHigh <= 1
+	return spec.NumPlayers == 2 && spec.RewardLow >= -1 && spec.RewardHigh <= 1 && spec.NumOutcomes == 0
 }
 
 func (c *Config) validate() error {
@@ -83,6 +88,8 @@ func (c *Config) validate() error {
 		return bad("policy", c.Policy, "one that uses a network")
 	case c.GamesPerIteration < 1:
 		return bad("games_per_iteration", c.GamesPerIteration, "at least 1")
+	case c.Cache < 0:
+		return bad("cache", c.Cache, "0 or more")
 	case c.Window < 1:
 		return bad("window", c.Window, "at least 1")
 	case !(c.Reuse > 0):
@@ -117,8 +124,9 @@ type Run struct {
 	workers *pool.Workers
 	store   *statestore.Store
 	games   *Games
-	learner *gorgonia.Net // what training changes
-	actor   *gorgonia.Net // what plays: the learner as it was after the last iteration
+	learner *gorgonia.Net    // what training changes
+	cache   *evaluator.Cache // what the actor said since it has its weights; nil for none
+	actor   *gorgonia.Net    // what plays: the learner as it was after the last iteration
 	trainer *gorgonia.Trainer
 	ring    *replay.Ring
 	state   state
@@ -177,6 +185,11 @@ func newRun(dir string, env *envs.Env, cfg Config, report func(Progress)) (r *Ru
 	if r.store, err = statestore.New(env, statestore.Config{}, r.workers); err != nil {
 		return r, err
 	}
+	if cfg.Cache > 0 {
+		if r.cache, err = evaluator.NewCache(cfg.Cache, env.Spec().NumActions); err != nil {
+			return r, err
+		}
+	}
 	if r.games, err = NewGames(r.store, r.workers, r.gamesConfig()); err != nil {
 		return r, err
 	}
@@ -204,10 +217,11 @@ func (r *Run) newNets() (err error) {
 func (r *Run) gamesConfig() GamesConfig {
 	c := &r.cfg
 	s := search.Default(c.Policy, r.env.Spec())
-	s.NumSimulations, s.Solve = c.Simulations, c.Solve
+	s.NumSimulations, s.Solve, s.Cache = c.Simulations, c.Solve, r.cache
 	return GamesConfig{
 		Search: s, Parallel: c.Parallel, OpeningFraction: c.OpeningFraction, OpeningPlies: c.OpeningPlies,
 		TemperaturePlies: c.TemperaturePlies, ValueMix: c.ValueMix, MaxPlies: c.MaxPlies, Seed: c.Seed,
+		FastSimulations: c.FastSimulations, FullShare: c.FullShare,
 	}
 }
 
@@ -309,6 +323,9 @@ func (r *Run) iterate(ctx context.Context) error {
 	r.state.Iteration++
 	if err := r.actor.SetParams(r.learner.Params()); err != nil {
 		return err
+	}
+	if r.cache != nil {
+		r.cache.Forget()
 	}
 	r.report(r.progress())
 	return nil
