@@ -61,13 +61,13 @@ func (f *envFlags) add(cmd *cobra.Command) {
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "worker threads; 0 means all CPUs")
 }
 
-// keywords parses the --env-arg flags.
-func (f *envFlags) keywords() (envs.Keywords, error) {
+// keywords parses the values of a flag that is given as NAME=VALUE.
+func keywords(flag string, args []string) (envs.Keywords, error) {
 	kw := envs.Keywords{}
-	for _, arg := range f.args {
+	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok {
-			return nil, fmt.Errorf("%w: --env-arg %q; want NAME=VALUE", errUsage, arg)
+			return nil, fmt.Errorf("%w: --%s %q; want NAME=VALUE", errUsage, flag, arg)
 		}
 		raw := json.RawMessage(value)
 		if !json.Valid(raw) {
@@ -83,7 +83,7 @@ func (f *envFlags) keywords() (envs.Keywords, error) {
 }
 
 func (f *envFlags) make(id string) (*envs.Env, error) {
-	kw, err := f.keywords()
+	kw, err := keywords("env-arg", f.args)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/evaluator/gorgonia"
 	"github.com/azserve/azserve/internal/atomicfile"
+	"github.com/azserve/azserve/internal/vecmath"
 	"github.com/azserve/azserve/search"
 	"github.com/azserve/azserve/search/inspect"
 	"github.com/azserve/azserve/search/tree"
@@ -29,12 +30,15 @@ type searchFlags struct {
 	noise, solve         bool
 	tree                 string
 	treeNodes            int
+	settings             []string
 }
 
 func newSearch() *cobra.Command {
 	f := &searchFlags{}
 	cmd := &cobra.Command{
 		Use: "search ENV", Short: "Search a position and print its actions: prior, visits, Q",
+		Long: "Search a position and print its actions: prior, visits, Q.\n\nSettings for --set: " +
+			strings.Join(search.Settings(), ", ") + ".",
 		Example: "  azserve search ConnectFour-v0 --moves 3,3,2 --simulations 800\n" +
 			"  azserve search TicTacToe-v0 --model runs/TicTacToe-v0-1/model",
 		Args: exactArgs(1),
@@ -52,6 +56,8 @@ func newSearch() *cobra.Command {
 	fl.StringVar(&f.tree, "tree", "", "write the most visited part of the tree to this file: .json, .dot or .svg")
 	fl.IntVar(&f.treeNodes, "tree-nodes", 100, "about how many nodes --tree shows")
 	fl.BoolVar(&f.solve, "solve", false, "prove wins, losses and draws, and stop when the root is proven")
+	fl.StringArrayVar(&f.settings, "set", nil,
+		"further setting of the search as NAME=VALUE, such as lcb=5, leaves_per_step=8 or max_nodes=10000; may be repeated")
 	fl.BoolVar(&f.noise, "noise", false, "add the policy's root noise, as self-play does")
 	return cmd
 }
@@ -96,39 +102,53 @@ func (f *searchFlags) run(ctx context.Context, w io.Writer, id string) error {
 	if err != nil {
 		return err
 	}
-	cfg := search.Default(tree.Policy(f.policy), b.env.Spec())
-	cfg.NumSimulations, cfg.Solve = f.simulations, f.solve
-	if !f.noise {
-		cfg.DirichletFraction, cfg.GumbelScale, cfg.Temperature = 0, 0, 0
-	}
-	a := b.env.Spec().NumActions
-	roots := &search.Roots{States: []int32{state}, Seeds: []uint64{f.seed}}
-	out := search.NewResult(1, a)
-	prior, err := f.prior(ctx, b, ev, state)
+	cfg, err := f.config(b.env.Spec())
 	if err != nil {
 		return err
 	}
+	roots := &search.Roots{States: []int32{state}, Seeds: []uint64{f.seed}}
+	s, err := search.New(b.store, roots, cfg, ev.Needs())
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := s.Run(ctx, ev); err != nil {
+		return err
+	}
+	out := search.NewResult(1, b.env.Spec().NumActions)
+	if err := s.Result(out); err != nil {
+		return err
+	}
+	x := s.Tree(0).Export()
 	if f.tree != "" {
-		if err := f.writeTree(ctx, b, roots, ev, cfg); err != nil {
+		if err := f.writeTree(b, state, x); err != nil {
 			return err
 		}
 	}
-	if err := search.Run(ctx, b.store, nil, roots, ev, cfg, out); err != nil {
-		return err
-	}
-	return f.print(w, b, state, prior, out)
+	return f.print(w, b, state, x, out)
 }
 
-// writeTree searches with a tree that is kept, and writes it.
-func (f *searchFlags) writeTree(
-	ctx context.Context, b *bench, roots *search.Roots, ev evaluator.Evaluator, cfg search.Config,
-) error {
-	x, err := search.KeepTree(ctx, b.store, roots, ev, cfg)
-	if err != nil {
-		return err
+// config returns the settings of the search: the policy's, those that have flags, and those of --set.
+func (f *searchFlags) config(spec *envs.Spec) (search.Config, error) {
+	cfg := search.Default(tree.Policy(f.policy), spec)
+	cfg.NumSimulations, cfg.Solve, cfg.KeepLogits = f.simulations, f.solve, true
+	if !f.noise {
+		cfg.DirichletFraction, cfg.GumbelScale, cfg.Temperature = 0, 0, 0
 	}
+	given, err := keywords("set", f.settings)
+	if err != nil {
+		return cfg, err
+	}
+	if err := cfg.Apply(given); err != nil {
+		return cfg, fmt.Errorf("%w: --set: %w", errUsage, err)
+	}
+	return cfg, nil
+}
+
+// writeTree writes the most visited part of a tree.
+func (f *searchFlags) writeTree(b *bench, state int32, x *tree.Export) error {
 	n := inspect.Build(x, inspect.Options{MaxNodes: f.treeNodes, Name: func(path []int32, action int32) string {
-		return b.nameAfter(roots.States[0], path, action)
+		return b.nameAfter(state, path, action)
 	}})
 	write := map[string]func(io.Writer) error{".json": n.WriteJSON, ".dot": n.WriteDOT, ".svg": n.WriteSVG}
 	ext := filepath.Ext(f.tree)
@@ -161,15 +181,8 @@ func (f *searchFlags) position(b *bench) (int32, error) {
 	return state, nil
 }
 
-// prior returns the root's prior, from a search without simulations.
-func (f *searchFlags) prior(ctx context.Context, b *bench, ev evaluator.Evaluator, state int32) ([]float32, error) {
-	cfg := search.Default(tree.MuZero, b.env.Spec())
-	cfg.NumSimulations, cfg.DirichletFraction, cfg.KeepLogits = 0, 0, true
-	return search.Prior(ctx, b.store, state, ev, cfg)
-}
-
 // print shows the position and its actions, the most visited first.
-func (f *searchFlags) print(w io.Writer, b *bench, state int32, prior []float32, out *search.Result) error {
+func (f *searchFlags) print(w io.Writer, b *bench, state int32, x *tree.Export, out *search.Result) error {
 	text, err := b.store.Text(state)
 	if err != nil {
 		return err
@@ -183,6 +196,8 @@ func (f *searchFlags) print(w io.Writer, b *bench, state int32, prior []float32,
 		fmt.Fprintln(w, "The game is over here.")
 		return nil
 	}
+	prior := make([]float32, b.env.Spec().NumActions)
+	vecmath.Softmax(x.ChildrenPriorLogits[:len(prior)], prior)
 	order := make([]int, len(actions))
 	for i := range order {
 		order[i] = i
@@ -214,7 +229,9 @@ func (f *searchFlags) print(w io.Writer, b *bench, state int32, prior []float32,
 		}
 		fmt.Fprintf(w, "proven: a %s for the player to move, after %d simulations\n", result, out.Stats.Simulations)
 	}
-	fmt.Fprintf(w, "chosen %s, value %+.4f for the player to move (evaluator %+.4f), depth %d\n", name,
-		out.Value[0], out.Raw[0], out.Stats.MaxDepth)
+	fmt.Fprintf(w, "chosen %s, value %+.4f for the player to move (evaluator %+.4f)\n", name, out.Value[0], out.Raw[0])
+	st := &out.Stats
+	fmt.Fprintf(w, "%d simulations, %d states evaluated in %d batches, depth %d\n", st.Simulations, st.Evaluations,
+		st.Batches, st.MaxDepth)
 	return nil
 }

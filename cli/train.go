@@ -155,7 +155,7 @@ func (f *trainFlags) open(cmd *cobra.Command, args []string, report func(selfpla
 		return nil, err
 	}
 	cfg := selfplay.Preset(env)
-	if cfg.Keywords, err = f.keywords(); err != nil {
+	if cfg.Keywords, err = keywords("env-arg", f.args); err != nil {
 		return nil, err
 	}
 	if err := f.override(cmd.Flags(), &cfg); err != nil {

@@ -161,6 +161,16 @@ func TestPigRollouts(t *testing.T) {
 	}
 }
 
+// tree searches a state and returns its tree.
+func (r *rig) tree(cfg search.Config, state int32) *tree.Export {
+	r.t.Helper()
+	s, err := search.New(r.store, &search.Roots{States: []int32{state}, Seeds: []uint64{1}}, cfg, r.ev.Needs())
+	require.NoError(r.t, err)
+	defer s.Close()
+	require.NoError(r.t, s.Run(context.Background(), r.ev))
+	return s.Tree(0).Export()
+}
+
 // Only Stochastic evaluates chance nodes; the others visit outcomes in proportion to their chances.
 func TestChanceNodes(t *testing.T) {
 	p := newPigOracle()
@@ -179,8 +189,7 @@ func TestChanceNodes(t *testing.T) {
 			cfg := r.plain(policy, 300)
 			cfg.LeavesPerStep = leaves
 			seen = 0
-			x, err := search.KeepTree(context.Background(), r.store, &search.Roots{States: r.start(1), Seeds: []uint64{1}}, r.ev, cfg)
-			require.NoError(t, err)
+			x := r.tree(cfg, r.start(1)[0])
 			require.Equal(t, policy == tree.Stochastic, seen > 0)
 			for i, chance := range x.Chance {
 				if !chance || x.Terminal[i] || x.NodeVisits[i] < 2 {

@@ -8,7 +8,6 @@ import (
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/internal/dispatch"
 	"github.com/azserve/azserve/internal/safe"
-	"github.com/azserve/azserve/internal/vecmath"
 	"github.com/azserve/azserve/search/tree"
 	"github.com/azserve/azserve/statestore"
 )
@@ -181,37 +180,4 @@ func evaluate(
 ) (err error) {
 	defer safe.Recover(&err)
 	return ev.Evaluate(ctx, in, out)
-}
-
-// Prior returns the prior of a state's actions, as a search sees it: the evaluator's logits over the
-// legal actions.
-func Prior(
-	ctx context.Context, store *statestore.Store, state int32, ev evaluator.Evaluator, cfg Config,
-) ([]float32, error) {
-	cfg.NumSimulations = 0
-	x, err := KeepTree(ctx, store, &Roots{States: []int32{state}, Seeds: []uint64{0}}, ev, cfg)
-	if err != nil {
-		return nil, err
-	}
-	prior := make([]float32, store.Env().Spec().NumActions)
-	if !x.Terminal[tree.Root] {
-		vecmath.Softmax(x.ChildrenPriorLogits[:len(prior)], prior)
-	}
-	return prior, nil
-}
-
-// KeepTree searches the first of the roots and returns its tree, with logits.
-func KeepTree(
-	ctx context.Context, store *statestore.Store, roots *Roots, ev evaluator.Evaluator, cfg Config,
-) (*tree.Export, error) {
-	cfg.KeepLogits = true
-	s, err := New(store, roots.slice(0, 1, store.Env().Spec().NumActions), cfg, ev.Needs())
-	if err != nil {
-		return nil, err
-	}
-	defer s.Close()
-	if err := s.run(ctx, ev); err != nil {
-		return nil, err
-	}
-	return s.Tree(0).Export(), s.Err()
 }

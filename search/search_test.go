@@ -144,24 +144,33 @@ func TestBadAnswers(t *testing.T) {
 		"value is NaN":              func(out *evaluator.Output, i, a int) { out.Value[i] = float32(math.NaN()) },
 		"value is -Inf":             func(out *evaluator.Output, i, a int) { out.Value[i] = float32(math.Inf(-1)) },
 	} {
-		calls := 0
-		ev := evaluator.Func(func(ctx context.Context, in *evaluator.Batch, out *evaluator.Output) error {
-			err := hashed(ctx, in, out)
-			if calls++; calls == 3 {
-				spoil(out, 1, in.Spec.NumActions)
-			}
-			return err
-		})
-		out := search.NewResult(4, 7)
-		roots := &search.Roots{States: states, Seeds: search.Seeds(1, 4)}
-		err := search.Run(context.Background(), r.store, nil, roots, ev, r.plain(tree.Gumbel, 32), out)
-		require.ErrorIs(t, err, search.ErrEvaluator)
-		require.ErrorContains(t, err, "row 1: "+name)
-		for _, row := range []int{0, 2, 3} {
-			require.Equal(t, clean.Visits[7*row:7*row+7], out.Visits[7*row:7*row+7])
+		for _, at := range []int{1, 3, 33} { // the roots' batch, one amid the search, the last
+			checkBadAnswer(t, r, states, clean, name, at, spoil)
 		}
-		require.Zero(t, r.store.Stats().Reserved)
 	}
+}
+
+func checkBadAnswer(
+	t *testing.T, r *rig, states []int32, clean *search.Result, name string, at int,
+	spoil func(out *evaluator.Output, i, a int),
+) {
+	calls := 0
+	ev := evaluator.Func(func(ctx context.Context, in *evaluator.Batch, out *evaluator.Output) error {
+		err := hashed(ctx, in, out)
+		if calls++; calls == at {
+			spoil(out, 1, in.Spec.NumActions)
+		}
+		return err
+	})
+	out := search.NewResult(4, 7)
+	roots := &search.Roots{States: states, Seeds: search.Seeds(1, 4)}
+	err := search.Run(context.Background(), r.store, nil, roots, ev, r.plain(tree.Gumbel, 32), out)
+	require.ErrorIs(t, err, search.ErrEvaluator)
+	require.ErrorContains(t, err, "row 1: "+name)
+	for _, row := range []int{0, 2, 3} {
+		require.Equal(t, clean.Visits[7*row:7*row+7], out.Visits[7*row:7*row+7])
+	}
+	require.Zero(t, r.store.Stats().Reserved)
 }
 
 func TestEvaluatorErrors(t *testing.T) {

@@ -22,6 +22,9 @@ func (s *Search) Select() (batch *evaluator.Batch, err error) {
 		return nil, fmt.Errorf("%w: Select before Expand", ErrOrder)
 	}
 	s.leaves.clear()
+	if s.ended { // by a bad answer to the last batch
+		s.dropDone()
+	}
 	for len(s.leaves.order) == 0 && len(s.active) > 0 {
 		s.leaves.clear()
 		s.selectRoots()
@@ -170,7 +173,7 @@ func (s *Search) dropDone() {
 	}
 	kept := s.active[:0]
 	for _, row := range s.active {
-		if s.fresh[row] || (!s.trees[row].Done() && s.errs[row] == nil && !s.late(row, now)) {
+		if s.errs[row] == nil && (s.fresh[row] || !(s.trees[row].Done() || s.late(row, now))) {
 			kept = append(kept, row)
 		}
 	}

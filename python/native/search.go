@@ -7,9 +7,9 @@ package main
 import "C"
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/cgo"
 	"sync/atomic"
@@ -30,28 +30,25 @@ type nativeSearch struct {
 	batch *evaluator.Batch
 }
 
-// settings is a search's settings as JSON; what is missing keeps the policy's default.
+// settings is a search's settings; what JSON doesn't name keeps the policy's default.
 type settings struct {
-	*search.Config
-	Evaluator string `json:"evaluator"`
+	search.Config
+	evaluator string
 }
 
 // decodeSettings reads settings for an environment.
 func decodeSettings(data []byte, spec *envs.Spec) (out settings, err error) {
+	var given map[string]json.RawMessage
 	var first struct {
-		Policy tree.Policy `json:"policy"`
+		Policy    tree.Policy `json:"policy"`
+		Evaluator string      `json:"evaluator"`
 	}
-	if err := json.Unmarshal(data, &first); err != nil {
+	if err := errors.Join(json.Unmarshal(data, &given), json.Unmarshal(data, &first)); err != nil {
 		return out, fmt.Errorf("%w: %w", errInvalid, err)
 	}
-	cfg := search.Default(first.Policy, spec)
-	out.Config = &cfg
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&out); err != nil {
-		return out, fmt.Errorf("%w: %w", errInvalid, err)
-	}
-	return out, nil
+	delete(given, "evaluator")
+	out = settings{search.Default(first.Policy, spec), first.Evaluator}
+	return out, out.Apply(given)
 }
 
 // decodeSearch reads what run and open have in common.
@@ -102,14 +99,14 @@ func azs_search_run(a *C.azs_search, r *C.azs_result) C.int32_t {
 		if err != nil {
 			return err
 		}
-		ev, err := p.models.evaluator(j.Evaluator, p.Env())
+		ev, err := p.models.evaluator(j.evaluator, p.Env())
 		if err != nil {
 			return err
 		}
 		out := resultOf(r, len(roots.States), p.Env().Spec().NumActions)
 		ctx, stop := watch((*int32)(unsafe.Pointer(a.cancel)))
 		defer stop()
-		err = search.Run(ctx, p.Store(), p.Workers(), roots, ev, *j.Config, out)
+		err = search.Run(ctx, p.Store(), p.Workers(), roots, ev, j.Config, out)
 		putStats(r, &out.Stats)
 		return err
 	})
@@ -170,13 +167,13 @@ func azs_search_open(a *C.azs_search) C.int32_t {
 		}
 		needs := evaluator.Needs{Obs: true}
 		var ev evaluator.Evaluator
-		if j.Evaluator != "" {
-			if ev, err = p.models.evaluator(j.Evaluator, p.Env()); err != nil {
+		if j.evaluator != "" {
+			if ev, err = p.models.evaluator(j.evaluator, p.Env()); err != nil {
 				return err
 			}
 			needs = ev.Needs()
 		}
-		s, err := search.New(p.Store(), roots, *j.Config, needs)
+		s, err := search.New(p.Store(), roots, j.Config, needs)
 		if err != nil {
 			return err
 		}
