@@ -33,7 +33,9 @@ type twinNode struct {
 	children []*twinNode
 	reward   []float64
 	discount []float64
+	flight   []int // simulations in flight by each action
 	ended    bool
+	pending  bool  // chosen, and not evaluated yet
 	number   int32 // of a chance node: the tree's
 	met      []int // of a chance node: outcomes in the order of their first visits
 }
@@ -104,7 +106,7 @@ func (w *twin) node(state int) *twinNode {
 	a := w.m.actions
 	n := &twinNode{
 		state: state, logits: make([]float64, a), invalid: make([]bool, a), children: make([]*twinNode, a),
-		reward: make([]float64, a), discount: make([]float64, a), ended: w.m.terminal[state],
+		reward: make([]float64, a), discount: make([]float64, a), ended: w.m.terminal[state], flight: make([]int, a),
 	}
 	for i := range a {
 		n.logits[i], n.invalid[i] = w.m.logits[state][i], !w.m.legal[state][i]
@@ -115,9 +117,19 @@ func (w *twin) node(state int) *twinNode {
 	if !n.ended {
 		n.raw = w.m.value[state]
 	}
-	n.visits, n.sum = 1, n.raw
 	return n
 }
+
+// inFlight is how many simulations are below a node and not backed up.
+func (n *twinNode) inFlight() (sum int) {
+	for _, f := range n.flight {
+		sum += f
+	}
+	return sum
+}
+
+// visited says that an action has a value: the first visit was backed up.
+func (n *twinNode) visited(a int) bool { return n.count(a) > 0 }
 
 func (n *twinNode) value() float64 { return n.sum / float64(n.visits) }
 func (n *twinNode) q(a int) float64 {
@@ -151,19 +163,19 @@ func (w *twin) transformed(n *twinNode) []float64 {
 	switch c.QTransform {
 	case ByMinMax:
 		for i := range a {
-			if n.children[i] != nil {
+			if n.visited(i) {
 				out[i] = (n.q(i) - float64(c.MinValue)) / float64(c.MaxValue-c.MinValue)
 			}
 		}
 	case ByParentAndSiblings:
 		low, high := n.value(), n.value()
 		for i := range a {
-			if n.children[i] != nil {
+			if n.visited(i) {
 				low, high = min(low, n.q(i)), max(high, n.q(i))
 			}
 		}
 		for i := range a {
-			if n.children[i] != nil {
+			if n.visited(i) {
 				out[i] = (n.q(i) - low) / max(high-low, float64(c.Epsilon))
 			}
 		}
@@ -199,7 +211,7 @@ func (w *twin) firstPlay(n *twinNode, out []float64, scale func(float64) float64
 	}
 	for i := range out {
 		switch {
-		case n.children[i] != nil:
+		case n.visited(i):
 			out[i] = scale(n.q(i))
 		case kind == FPUAbsolute:
 			out[i] = scale(float64(value))
@@ -218,11 +230,11 @@ func (w *twin) forced(n *twinNode) int {
 	}
 	p := softmax(n.logits)
 	for a := range p {
-		owed := math.Sqrt(float64(w.cfg.ForcedPlayouts) * p[a] * float64(n.visits-1))
-		if n.count(a) > 0 && math.Abs(owed-float64(n.count(a))) < 1e-4 {
+		owed := math.Sqrt(float64(w.cfg.ForcedPlayouts) * p[a] * float64(n.visits-1+n.inFlight()))
+		if n.count(a) > 0 && math.Abs(owed-float64(n.count(a)+n.flight[a])) < 1e-4 {
 			w.ambiguous = true
 		}
-		if n.count(a) > 0 && float64(n.count(a)) < owed {
+		if n.count(a) > 0 && float64(n.count(a)+n.flight[a]) < owed {
 			return a
 		}
 	}
@@ -233,7 +245,7 @@ func (w *twin) completed(n *twinNode, out []float64) {
 	c, p := w.cfg, softmax(n.logits)
 	visits, most, weighted, mass := 0, 0, 0.0, 0.0
 	for i := range out {
-		if n.children[i] != nil {
+		if n.visited(i) {
 			visits += n.count(i)
 			most = max(most, n.count(i))
 			weighted += p[i] * n.q(i)
@@ -247,7 +259,7 @@ func (w *twin) completed(n *twinNode, out []float64) {
 	low, high := math.Inf(1), math.Inf(-1)
 	for i := range out {
 		out[i] = mixed
-		if n.children[i] != nil {
+		if n.visited(i) {
 			out[i] = n.q(i)
 		}
 		low, high = min(low, out[i]), max(high, out[i])
@@ -281,22 +293,23 @@ func (w *twin) choose(n *twinNode, root bool) int {
 	scores, t, p := make([]float64, w.m.actions), w.transformed(n), softmax(n.logits)
 	total := 0
 	for a := range scores {
-		total += n.count(a)
+		total += n.count(a) + n.flight[a]
 	}
 	improved := make([]float64, len(scores))
 	for a := range improved {
 		improved[a] = n.logits[a] + t[a]
 	}
 	improved = softmax(improved)
-	c := float64(w.cfg.PbCInit) + math.Log((float64(n.visits)+float64(w.cfg.PbCBase)+1)/float64(w.cfg.PbCBase))
+	all := float64(n.visits + n.inFlight())
+	c := float64(w.cfg.PbCInit) + math.Log((all+float64(w.cfg.PbCBase)+1)/float64(w.cfg.PbCBase))
 	for a := range scores {
-		k := float64(n.count(a))
+		k := float64(n.count(a) + n.flight[a])
 		switch {
 		case w.cfg.Policy != Gumbel:
-			scores[a] = math.Sqrt(float64(n.visits))*c*p[a]/(k+1) + t[a]
+			scores[a] = math.Sqrt(all)*c*p[a]/(k+1) + t[a]
 		case root:
 			scores[a] = math.Inf(-1)
-			if n.count(a) == int(w.halving[w.started]) {
+			if int32(k) == w.halving[w.started] {
 				scores[a] = w.gumbel[a] + n.logits[a] + t[a]
 			}
 		default:
@@ -309,37 +322,100 @@ func (w *twin) choose(n *twinNode, root bool) int {
 	return w.best(scores)
 }
 
-// simulate does one simulation below a node and returns the value to back up from it.
-func (w *twin) simulate(n *twinNode, depth int) float64 {
+// search does all simulations, so many leaves at a time as the configuration says.
+func (w *twin) search() {
+	for w.started < w.cfg.NumSimulations {
+		var leaves []func() float64
+		for len(leaves) < w.cfg.LeavesPerStep && w.started < w.cfg.NumSimulations {
+			finish, kind := w.walk(w.root, 0)
+			if kind == collision {
+				break
+			}
+			w.started++
+			if kind == backedUp {
+				finish()
+			} else {
+				leaves = append(leaves, finish)
+			}
+		}
+		for _, finish := range leaves {
+			finish()
+		}
+	}
+}
+
+// walk begins a simulation below a node. What it returns ends it: evaluates, backs up to the node, and
+// returns the value to back up further.
+func (w *twin) walk(n *twinNode, depth int) (finish func() float64, kind arrival) {
 	a := w.forced(n)
 	if a < 0 {
 		a = w.choose(n, depth == 0)
 	}
 	branches := w.m.branches[n.state][a]
+	n.flight[a]++
 	if w.m.outcomes == 0 {
-		v := w.follow(n, a, branches[0], depth)
+		finish, kind = w.follow(n, a, branches[0], depth)
+	} else {
+		finish, kind = w.chance(n, a, branches, depth)
+	}
+	if kind == collision {
+		n.flight[a]--
+		return nil, kind
+	}
+	below := finish
+	return func() float64 {
+		v := below()
+		n.flight[a]--
 		w.low, w.high = min(w.low, n.q(a)), max(w.high, n.q(a))
 		return v
-	}
+	}, kind
+}
+
+// chance is follow through a chance node.
+func (w *twin) chance(n *twinNode, a int, branches []branch, depth int) (finish func() float64, kind arrival) {
 	c := n.children[a]
-	if c == nil {
+	up := func(below func() float64, o int) func() float64 {
+		return func() float64 {
+			v := below()
+			c.flight[o]--
+			n.sum += v
+			n.visits++
+			return v
+		}
+	}
+	if c == nil { // it is passed when the leaf is evaluated
 		k := w.m.outcomes
-		c = &twinNode{children: make([]*twinNode, k), reward: make([]float64, k), discount: make([]float64, k)}
+		c = &twinNode{
+			children: make([]*twinNode, k), reward: make([]float64, k), discount: make([]float64, k), flight: make([]int, k),
+			pending: true,
+		}
 		n.children[a], n.discount[a] = c, 1
-		c.number = w.last + 1
 		w.last++
+		c.number = w.last
+		return func() float64 {
+			c.pending = false
+			o := w.draw(c, branches)
+			c.flight[o]++
+			below, _ := w.follow(c, o, branches[o], depth)
+			return up(below, o)()
+		}, foundLeaf
+	}
+	if c.pending {
+		return nil, collision
 	}
 	o := w.draw(c, branches)
-	v := w.follow(c, o, branches[o], depth)
-	n.sum += v
-	n.visits++
-	w.low, w.high = min(w.low, n.q(a)), max(w.high, n.q(a))
-	return v
+	c.flight[o]++
+	below, kind := w.follow(c, o, branches[o], depth)
+	if kind == collision {
+		c.flight[o]--
+		return nil, kind
+	}
+	return up(below, o), kind
 }
 
 // draw picks an outcome: drawn in the order in which they were met first, then by number.
 func (w *twin) draw(c *twinNode, branches []branch) int {
-	left := float64(spread(0, c.number, int32(c.visits)))
+	left := float64(spread(0, c.number, int32(c.visits+c.inFlight())))
 	order := slices.Clone(c.met)
 	for o := range branches {
 		if !slices.Contains(order, o) {
@@ -370,32 +446,47 @@ func (w *twin) skip() {
 	}
 }
 
-// follow goes on from a node by a branch to its child number a.
-func (w *twin) follow(n *twinNode, a int, b branch, depth int) float64 {
+// follow goes on from a node by a branch to its child number a; what it returns evaluates the leaf, backs
+// up to the node, and returns the value there.
+func (w *twin) follow(n *twinNode, a int, b branch, depth int) (finish func() float64, kind arrival) {
 	c := n.children[a]
-	var v float64
 	switch {
 	case c == nil:
 		c = w.node(b.next)
+		c.pending = true
 		w.last++
 		n.children[a], n.reward[a], n.discount[a] = c, b.reward, b.discount
-		v = c.raw
+		finish, kind = func() float64 {
+			c.pending, c.visits, c.sum = false, 1, c.raw
+			return c.raw
+		}, foundLeaf
+	case c.pending:
+		return nil, collision
 	case c.ended:
 		w.skip()
-		c.visits++
-		v = c.raw
+		finish, kind = func() float64 {
+			c.visits++
+			return c.raw
+		}, backedUp
 	case w.cfg.MaxDepth > 0 && depth+1 >= w.cfg.MaxDepth:
 		w.skip()
-		c.visits++
-		c.sum = c.raw * float64(c.visits)
-		v = c.raw
+		finish, kind = func() float64 {
+			c.visits++
+			c.sum = c.raw * float64(c.visits)
+			return c.raw
+		}, foundLeaf
 	default:
-		v = w.simulate(c, depth+1)
+		if finish, kind = w.walk(c, depth+1); kind == collision {
+			return nil, kind
+		}
 	}
-	v = n.reward[a] + n.discount[a]*v
-	n.sum += v
-	n.visits++
-	return v
+	below := finish
+	return func() float64 {
+		v := n.reward[a] + n.discount[a]*below()
+		n.sum += v
+		n.visits++
+		return v
+	}, kind
 }
 
 // randomConfig turns every option on and off.
@@ -417,7 +508,7 @@ func randomConfig(r *rng.Stream) Config {
 	if r.IntN(4) == 0 {
 		c.MaxNodes = 1 << 20 // never reached
 	}
-	c.LCB = float32(r.IntN(2))
+	c.LCB, c.LeavesPerStep = float32(r.IntN(2)), 1+r.IntN(2)*r.IntN(6)
 	if c.Policy == Gumbel {
 		c.LCB = 0
 	}
@@ -449,6 +540,7 @@ func compareTwin(t *testing.T, i int, r *rng.Stream) bool {
 	require.NoError(t, err)
 	w := &twin{cfg: &cfg, m: m, low: math.Inf(1), high: math.Inf(-1), gumbel: make([]float64, m.actions)}
 	w.root = w.node(0)
+	w.root.visits, w.root.sum = 1, w.root.raw
 	noise, invalid := make([]float32, m.actions), make([]bool, m.actions)
 	valid := 0
 	for a := range noise {
@@ -474,9 +566,7 @@ func compareTwin(t *testing.T, i int, r *rng.Stream) bool {
 		}
 	}
 	w.halving = appendHalving(nil, min(cfg.MaxNumConsidered, valid), cfg.NumSimulations)
-	for ; w.started < cfg.NumSimulations; w.started++ {
-		w.simulate(w.root, 0)
-	}
+	w.search()
 	if w.ambiguous {
 		return false
 	}
@@ -538,12 +628,11 @@ func runTable(t *testing.T, params *Params, m *randomTable, noise []float32, inv
 		Logits: narrow(m.logits[0]), Value: float32(m.value[0]), Legal: m.legal[0], Invalid: invalid, Gumbel: noise,
 	})
 	w := &walker{tr: tr, m: m, states: map[int32]int{}, from: map[int32][2]int{}}
-	var leaf [1]Leaf
+	leaves := make([]Leaf, params.LeavesPerStep)
 	for !tr.Done() {
-		if tr.Select(leaf[:]) == 0 {
-			continue
+		for _, l := range leaves[:tr.Select(leaves)] {
+			w.apply(l)
 		}
-		w.apply(leaf[0])
 		checkInFlight(t, tr)
 	}
 	out := &Output{Visits: make([]int32, m.actions), QValues: make([]float32, m.actions)}
