@@ -9,7 +9,7 @@ NATIVE  := python/src/azserve/libazserve.so
 GOFILES := $(shell find . -name '*.go' -not -path './.venv*' 2>/dev/null)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-all check lint bench bench-peers generate clean FORCE
+.PHONY: help build run test test-all check lint bench bench-peers bench-peers-torch generate clean FORCE
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -59,6 +59,9 @@ bench: build ## speed against the peers that are installed, as a table of ratios
 bench-peers: build ## install the peers that bench measures against
 	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -r bench/peers.txt -e python
+
+bench-peers-torch: bench-peers ## and the peer that needs torch (6 GB)
+	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -r bench/peers-torch.txt
 
 generate: ## everything generated is checked in; nothing is generated yet
 	@echo "nothing to generate"

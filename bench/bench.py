@@ -191,6 +191,71 @@ def mctx_table(policy: str, roots: int, actions: int, sims: int):
     return lambda: run(key).block_until_ready()
 
 
+def stochastic_table(actions: int = 7, outcomes: int = 6, states: int = 512) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        "afterstate": rng.integers(states, size=(states, actions)),
+        "chance_logits": rng.normal(size=(states, outcomes)).astype(np.float32),
+        "afterstate_value": rng.uniform(-1, 1, size=states).astype(np.float32),
+        "next_state": rng.integers(states, size=(states, outcomes)),
+        "reward": np.zeros((states, outcomes), np.float32),
+        "discount": np.full((states, outcomes), -1, np.float32),
+        "prior_logits": rng.normal(size=(states, actions)).astype(np.float32),
+        "value": rng.uniform(-1, 1, size=states).astype(np.float32),
+    }
+
+
+def azserve_stochastic(roots: int, sims: int):
+    pool = azserve.make("Table-v0", num_envs=roots, table={**stochastic_table(), "root": np.arange(roots) % 64})
+    pool.reset()
+    ids = pool.snapshot()
+    return lambda: azserve.search(pool, ids, "table", num_simulations=sims, policy="stochastic", seed=1)
+
+
+def mctx_stochastic(roots: int, sims: int):
+    import jax
+    import jax.numpy as jnp
+    import mctx
+
+    t = {k: jnp.asarray(v) for k, v in stochastic_table().items()}
+    state = jnp.arange(roots) % 64
+
+    def decide(_, key, action, state):
+        after = t["afterstate"][state, action]
+        out = mctx.DecisionRecurrentFnOutput(
+            chance_logits=t["chance_logits"][after], afterstate_value=t["afterstate_value"][after]
+        )
+        return out, after
+
+    def happen(_, key, outcome, after):
+        nxt = t["next_state"][after, outcome]
+        at = (after, outcome)
+        out = mctx.ChanceRecurrentFnOutput(
+            action_logits=t["prior_logits"][nxt], value=t["value"][nxt], reward=t["reward"][at],
+            discount=t["discount"][at],
+        )
+        return out, nxt
+
+    @jax.jit
+    def run(key):
+        root = mctx.RootFnOutput(
+            prior_logits=t["prior_logits"][state], value=t["value"][state], embedding=state
+        )
+        return mctx.stochastic_muzero_policy((), key, root, decide, happen, sims).action
+
+    key = jax.random.PRNGKey(1)
+    return lambda: run(key).block_until_ready()
+
+
+def stochastic_rows(seconds: float, quick: bool):
+    peers = installed("mctx") and not quick
+    for roots in (1, 64, 256):
+        theirs = mctx_stochastic(roots, 64) if peers else None
+        a, b = in_turns(azserve_stochastic(roots, 64), theirs, roots * 64, seconds, time.process_time)
+        what = f"search table, 7 actions, 6 outcomes, {roots} roots, 64 sims, stochastic (sims/CPU s)"
+        yield Row(what, a, "mctx", b)
+
+
 def table_rows(seconds: float, quick: bool):
     peers = installed("mctx") and not quick
     for actions, goals in ((7, ("8", "30")), (82, ("30", "30")), (362, ("25", "25"))):
@@ -349,8 +414,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each side of a row")
     parser.add_argument("--quick", action="store_true", help="leave the peers out that take long to compile")
     groups = {
-        "search": search_rows, "table": table_rows, "tictactoe": tictactoe_rows, "growth": growth_rows,
-        "threads": threads_rows, "cartpole": cartpole_rows, "simulate": simulate_rows,
+        "search": search_rows, "table": table_rows, "stochastic": stochastic_rows, "tictactoe": tictactoe_rows,
+        "growth": growth_rows, "threads": threads_rows, "cartpole": cartpole_rows, "simulate": simulate_rows,
     }
     parser.add_argument("--only", default="", help=f"rows whose group contains this: {', '.join(groups)}")
     args = parser.parse_args()

@@ -1,6 +1,8 @@
 package search
 
 import (
+	"slices"
+
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/internal/vecmath"
 )
@@ -70,8 +72,8 @@ func (s *Search) scatter() {
 // first, since they move to higher places.
 func (s *Search) spreadChances() {
 	c := &s.leaves.chance
-	for k := len(c.which) - 1; k >= 0; k-- {
-		copy(rowPart(c.chances, int(c.which[k]), c.outcomes), rowPart(c.chances, k, c.outcomes))
+	for k, to := range slices.Backward(c.which) {
+		copy(rowPart(c.chances, int(to), c.outcomes), rowPart(c.chances, k, c.outcomes))
 	}
 }
 

@@ -15,8 +15,7 @@ func Settings() []string { return slices.Sorted(maps.Keys(settingTypes(reflect.T
 // settingTypes returns Go's type of each setting.
 func settingTypes(t reflect.Type) map[string]reflect.Type {
 	out := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if f.Anonymous {
 			maps.Copy(out, settingTypes(f.Type))
 		} else if name := f.Tag.Get("json"); name != "" && name != "-" {

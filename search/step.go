@@ -173,7 +173,8 @@ func (s *Search) dropDone() {
 	}
 	kept := s.active[:0]
 	for _, row := range s.active {
-		if s.errs[row] == nil && (s.fresh[row] || !(s.trees[row].Done() || s.late(row, now))) {
+		searching := !s.trees[row].Done() && !s.late(row, now)
+		if s.errs[row] == nil && (s.fresh[row] || searching) {
 			kept = append(kept, row)
 		}
 	}

@@ -55,13 +55,14 @@ func (t *Tree) span(n *node, edges []edge) (low, width, unvisited float32) {
 			low, width = t.qLow, t.qHigh-t.qLow
 		}
 		return low, width, t.firstPlay(n, low, width)
+	default: // scaleCompleted
+		f := t.completed(n, edges)
+		if f.scale == 0 { // ValueScale 0: Q doesn't count
+			return 0, huge, 0
+		}
+		width = 1 / f.scale
+		return f.low, width, f.unvisited * width
 	}
-	f := t.completed(n, edges)
-	if f.scale == 0 { // ValueScale 0: Q doesn't count
-		return 0, huge, 0
-	}
-	width = 1 / f.scale
-	return f.low, width, f.unvisited * width
 }
 
 // huge is a width beside which no Q counts.

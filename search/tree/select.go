@@ -31,7 +31,10 @@ func (t *Tree) Select(out []Leaf) int {
 // searching says that more simulations may change something.
 func (t *Tree) searching() bool {
 	root := &t.nodes[Root]
-	return root.kind == open && !root.proven && !(t.cfg.EarlyStop && t.decided())
+	if t.cfg.EarlyStop && t.decided() {
+		return false
+	}
+	return root.kind == open && !root.proven
 }
 
 // arrival is how a walk down the tree ended.
