@@ -64,6 +64,9 @@ type Arena interface {
 	// Capabilities.Discounts.
 	Discount(slots []int32, out []float32)
 
+	// Pick writes legal action number floor(random[i] * n / 2^64) of the n that slots[i] has, in rising order;
+	// -1 if it has none.
+	Pick(slots []int32, random []uint64, actions []int32)
 	// Playout plays random legal actions from copies of the states to the end, for at most maxSteps
 	// steps, and writes the sum of the rewards from the view of the player to move at the start.
 	Playout(slots []int32, seeds []uint64, maxSteps int, value []float32)

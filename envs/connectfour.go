@@ -2,6 +2,7 @@ package envs
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 )
 
@@ -13,6 +14,8 @@ type ConnectFour struct {
 	full                uint64    // all cells
 	shifts              [4]uint   // bit distance of neighbours: vertical, horizontal, diagonals
 	bottom              [64]uint8 // the lowest bit of each column
+	tops                uint64    // the top cell of each column
+	column              [64]uint8 // of each bit
 }
 
 // ConnectFourConfig holds the keywords.
@@ -50,6 +53,9 @@ func NewConnectFour(c ConnectFourConfig) (*ConnectFour, error) {
 	for col := range c.Cols {
 		g.bottom[col] = uint8(col) * uint8(h)
 		g.full |= (1<<c.Rows - 1) << g.bottom[col]
+		top := g.bottom[col] + uint8(c.Rows) - 1
+		g.tops |= 1 << top
+		g.column[top] = uint8(col)
 	}
 	return g, nil
 }
@@ -135,6 +141,18 @@ func (g *ConnectFour) Mask(s *ConnectFourState, legal []bool) {
 
 // ToPlay returns the mover.
 func (g *ConnectFour) ToPlay(s *ConnectFourState) int32 { return int32(s.Moves & 1) }
+
+// Pick draws among the columns whose top cell is free.
+func (g *ConnectFour) Pick(s *ConnectFourState, r uint64) int32 {
+	free := g.tops &^ (s.Mine | s.Theirs)
+	if s.Ended || free == 0 {
+		return -1
+	}
+	for range nth(r, bits.OnesCount64(free)) {
+		free &= free - 1
+	}
+	return int32(g.column[bits.TrailingZeros64(free)])
+}
 
 // Hash is of the stones: who moves is in their number.
 func (g *ConnectFour) Hash(s *ConnectFourState) uint64 { return HashKey(s.Mine, s.Theirs) }

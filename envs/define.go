@@ -89,6 +89,7 @@ type kernel[S any] struct {
 	batch    BatchStepper[S]
 	solve    Solver[S]
 	hash     Hasher[S]
+	picker   Picker[S]
 	chance   Chancer[S] // only if Spec.NumOutcomes
 }
 
@@ -110,6 +111,7 @@ func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
 	k.batch, _ = r.(BatchStepper[S])
 	k.solve, _ = r.(Solver[S])
 	k.hash, _ = r.(Hasher[S])
+	k.picker, _ = r.(Picker[S])
 	if k.spec.NumOutcomes > 0 {
 		k.chance, _ = r.(Chancer[S])
 	}

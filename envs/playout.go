@@ -1,6 +1,10 @@
 package envs
 
-import "github.com/azserve/azserve/internal/rng"
+import (
+	"math/bits"
+
+	"github.com/azserve/azserve/internal/rng"
+)
 
 // Playout plays random legal actions from each slot's state, on a copy, to the end or for at most
 // maxSteps steps, and writes the sum of the rewards from the view of the player to move in that state:
@@ -28,13 +32,7 @@ func (a *arena[S]) playout(s *S, sc *scratch[S], rnd *rng.Stream, maxSteps int) 
 		}
 	}
 	for range maxSteps {
-		action := int32(-1)
-		if k.mask == nil {
-			action = int32(rnd.IntN(len(legal)))
-		} else {
-			k.mask.Mask(s, legal)
-			action = pick(legal, rnd)
-		}
+		action := k.pick(s, legal, rnd.Uint64())
 		if action < 0 {
 			return value
 		}
@@ -60,8 +58,26 @@ func (k *kernel[S]) toPlay(s *S) int32 {
 	return k.turn.ToPlay(s)
 }
 
-// pick draws a true entry, -1 if there is none.
-func pick(legal []bool, rnd *rng.Stream) int32 {
+func (a *arena[S]) Pick(slots []int32, random []uint64, actions []int32) {
+	sc := a.tmp.Get().(*scratch[S])
+	defer a.tmp.Put(sc)
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
+	for i, slot := range slots {
+		row = i
+		actions[i] = a.k.pick(a.at(slabs, slot), sc.legal, random[i])
+	}
+}
+
+// pick draws a legal action, -1 if there is none.
+func (k *kernel[S]) pick(s *S, legal []bool, r uint64) int32 {
+	switch {
+	case k.picker != nil:
+		return k.picker.Pick(s, r)
+	case k.mask == nil:
+		return int32(nth(r, len(legal)))
+	}
+	k.mask.Mask(s, legal)
 	count := 0
 	for _, ok := range legal {
 		if ok {
@@ -71,15 +87,21 @@ func pick(legal []bool, rnd *rng.Stream) int32 {
 	if count == 0 {
 		return -1
 	}
-	k := rnd.IntN(count)
+	left := nth(r, count)
 	for a, ok := range legal {
 		if !ok {
 			continue
 		}
-		if k == 0 {
+		if left == 0 {
 			return int32(a)
 		}
-		k--
+		left--
 	}
 	return -1
+}
+
+// nth is floor(r * n / 2^64): one of 0..n-1, each as likely but for n in 2^64.
+func nth(r uint64, n int) int {
+	hi, _ := bits.Mul64(r, uint64(n))
+	return int(hi)
 }

@@ -2,6 +2,7 @@ package envs
 
 import (
 	"fmt"
+	"math/bits"
 	"strings"
 )
 
@@ -72,6 +73,18 @@ func tttWins(stones uint16) bool {
 		}
 	}
 	return false
+}
+
+// Pick draws among the free cells.
+func (*TicTacToe) Pick(s *TicTacToeState, r uint64) int32 {
+	free := uint(tttFull &^ (s.Stones[0] | s.Stones[1]))
+	if s.Ended || free == 0 {
+		return -1
+	}
+	for range nth(r, bits.OnesCount(free)) {
+		free &= free - 1
+	}
+	return int32(bits.TrailingZeros(free))
 }
 
 // Hash is of the stones and the mover.

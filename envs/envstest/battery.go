@@ -26,6 +26,7 @@ func Battery(t *testing.T, env *envs.Env) {
 	t.Run("damaged bytes", func(t *testing.T) { testDamage(t, env) })
 	t.Run("symmetries", func(t *testing.T) { testSymmetries(t, env) })
 	t.Run("batch equals one by one", func(t *testing.T) { testBatch(t, env) })
+	t.Run("pick", func(t *testing.T) { testPick(t, env) })
 	t.Run("hash", func(t *testing.T) { testHash(t, env) })
 	t.Run("chance", func(t *testing.T) { testChance(t, env) })
 	t.Run("text", func(t *testing.T) { testText(t, env) })

@@ -1,10 +1,6 @@
 package tree
 
-import (
-	"math"
-
-	"github.com/azserve/azserve/internal/vecmath"
-)
+import "github.com/azserve/azserve/internal/vecmath"
 
 // choose returns which edge of a node to follow, -1 for its best unvisited action.
 func (t *Tree) choose(i int32) int32 {
@@ -46,12 +42,16 @@ func (t *Tree) chooseUCB(n *node) int32 {
 		return -1
 	}
 	edges := t.edges(n)
-	f := t.transform(n, edges)
-	c := t.cfg.PbCInit * float32(math.Sqrt(math.Log(float64(n.visits+n.inFlight))))
+	low, width, unvisited := t.span(n, edges)
+	c := width * t.cfg.exploration(n.visits+n.inFlight)
 	best, at := vecmath.NegInf, int32(-1)
 	for k := range edges {
 		e := &edges[k]
-		s := f.ofEdge(e) + c/float32(math.Sqrt(float64(e.visits+e.inFlight)))
+		s := unvisited
+		if e.visits > 0 {
+			s = e.q - low
+		}
+		s += c * e.share
 		if s > best && !t.settled(n, k) {
 			best, at = s, int32(k)
 		}
@@ -159,34 +159,33 @@ func (t *Tree) chooseImproved(n *node) int32 {
 	if len(edges) == 0 {
 		return -1
 	}
-	f := t.transform(n, edges)
-	top := vecmath.NegInf
-	if n.next >= 0 {
+	f, top := t.topOf(n, edges)
+	if n.next >= 0 && f.unvisited > top {
 		top = f.unvisited
 	}
-	visits := int32(1)
-	for k := range edges {
-		e := &edges[k]
-		visits += e.visits + e.inFlight
-		top = max(top, f.ofEdge(e))
+	// weight(a) = prior(a) * exp(transformed Q(a) - top) is the improved policy times sum.
+	rest := float32(0)
+	if n.next >= 0 {
+		rest = vecmath.Exp(f.unvisited - top)
 	}
-	// weight(a) = prior(a) * exp(transformed Q(a) - top) is the softmax before it is divided by sum.
-	rest := vecmath.Exp(min(f.unvisited-top, 0)) // with nothing unvisited it is multiplied by 0
-	sum := n.rest * rest
+	sum, visits := n.rest*rest, int32(1)
 	t.scores = grow(t.scores, len(edges))
 	weights := t.scores
 	for k := range edges {
-		weights[k] = edges[k].prior * vecmath.Exp(f.ofEdge(&edges[k])-top)
+		e := &edges[k]
+		visits += e.visits + e.inFlight
+		weights[k] = e.prior * vecmath.Exp(f.ofEdge(e)-top)
 		sum += weights[k]
 	}
-	perVisit, scale := 1/float32(visits), 1/sum
+	// The scores are multiplied by sum as well: one division in place of two.
+	perVisit := sum / float32(visits)
 	best, at := vecmath.NegInf, int32(-1)
 	if n.next >= 0 {
-		best = n.nextPrior * rest * scale
+		best = n.nextPrior * rest
 	}
 	for k := range edges {
 		e := &edges[k]
-		s := weights[k]*scale - float32(e.visits+e.inFlight)*perVisit
+		s := weights[k] - float32(e.visits+e.inFlight)*perVisit
 		if s < best || (t.cfg.Solve && t.settled(n, k)) {
 			continue
 		}
@@ -195,4 +194,16 @@ func (t *Tree) chooseImproved(n *node) int32 {
 		}
 	}
 	return at
+}
+
+// topOf is transform with the largest transformed Q of an edge.
+func (t *Tree) topOf(n *node, edges []edge) (f affine, top float32) {
+	if t.cfg.scaling == scaleCompleted && n.inFlight == 0 {
+		return t.completed(n, edges)
+	}
+	f, top = t.transform(n, edges), vecmath.NegInf
+	for k := range edges {
+		top = max(top, f.ofEdge(&edges[k]))
+	}
+	return f, top
 }

@@ -175,7 +175,7 @@ const MaxSimulations = 1 << 30
 // Params is a checked configuration with its tables. Immutable; all trees of a search share one.
 type Params struct {
 	Config
-	puct []float32 // puct[n]: sqrt(n) * c(n), for a node of n visits
+	explore []float32 // exploration by a node's visits
 
 	// The names as numbers, which is what is compared at every level of every simulation.
 	urgency [2]urgency // of first plays: below the root, and at it
@@ -229,8 +229,8 @@ var scalingOf = map[QTransform]scaling{
 	ByRange: scaleByRange, ByTree: scaleByTree,
 }
 
-// puctTable is how many visits are tabulated: more are rare, and computed.
-const puctTable = 4096
+// exploreTable is how many visits are tabulated: more are rare, and computed.
+const exploreTable = 4096
 
 // NewParams checks a configuration.
 func NewParams(c Config) (*Params, error) {
@@ -238,7 +238,7 @@ func NewParams(c Config) (*Params, error) {
 		return nil, err
 	}
 	p := &Params{
-		Config: c, puct: make([]float32, min(c.NumSimulations+c.LeavesPerStep+2, puctTable)),
+		Config: c, explore: make([]float32, min(c.NumSimulations+c.LeavesPerStep+2, exploreTable)),
 		rule: ruleOf[c.Policy], scaling: scalingOf[c.QTransform], passing: c.Passes(), bounded: c.MaxNodes > 0,
 	}
 	p.urgency[0] = urgencyOf(c.FPU, c.FPUReduction, c.FPUValue)
@@ -246,22 +246,26 @@ func NewParams(c Config) (*Params, error) {
 	if c.RootFPU != "" {
 		p.urgency[1] = urgencyOf(c.RootFPU, c.RootFPUReduction, c.RootFPUValue)
 	}
-	for n := range p.puct {
-		p.puct[n] = p.puctAt(n)
+	for n := range p.explore {
+		p.explore[n] = p.explorationAt(n)
 	}
 	return p, nil
 }
 
-// exploration returns sqrt(n) * (PbCInit + ln((n + PbCBase + 1) / PbCBase)).
+// exploration is what every action's share of a node's exploration is multiplied by: sqrt(n) * (PbCInit +
+// ln((n + PbCBase + 1) / PbCBase)) for PUCT, PbCInit * sqrt(ln(n)) for UCB1.
 func (p *Params) exploration(n int32) float32 {
-	if int(n) < len(p.puct) {
-		return p.puct[n]
+	if int(n) < len(p.explore) {
+		return p.explore[n]
 	}
-	return p.puctAt(int(n))
+	return p.explorationAt(int(n))
 }
 
-func (p *Params) puctAt(n int) float32 {
-	base := float64(p.PbCBase)
-	c := float64(p.PbCInit) + math.Log((float64(n)+base+1)/base)
-	return float32(math.Sqrt(float64(n)) * c)
+func (p *Params) explorationAt(n int) float32 {
+	visits, base := float64(n), float64(p.PbCBase)
+	if p.rule == ruleUCB {
+		return p.PbCInit * float32(math.Sqrt(math.Log(max(1, visits))))
+	}
+	c := float64(p.PbCInit) + math.Log((visits+base+1)/base)
+	return float32(math.Sqrt(visits) * c)
 }

@@ -28,7 +28,8 @@ const tiny = 1e-5
 // transform computes the Q transform of a node from its visited edges.
 func (t *Tree) transform(n *node, edges []edge) affine {
 	if t.cfg.scaling == scaleCompleted {
-		return t.completed(n, edges)
+		f, _ := t.completed(n, edges)
+		return f
 	}
 	low, width, unvisited := t.span(n, edges)
 	return affine{low, 1 / width, unvisited / width}
@@ -56,7 +57,7 @@ func (t *Tree) span(n *node, edges []edge) (low, width, unvisited float32) {
 		}
 		return low, width, t.firstPlay(n, low, width)
 	default: // scaleCompleted
-		f := t.completed(n, edges)
+		f, _ := t.completed(n, edges)
 		if f.scale == 0 { // ValueScale 0: Q doesn't count
 			return 0, huge, 0
 		}
@@ -100,8 +101,9 @@ func qRange(value float32, edges []edge) (low, high float32) {
 	return low, high
 }
 
-// completed is qtransform_completed_by_mix_value.
-func (t *Tree) completed(n *node, edges []edge) affine {
+// completed is qtransform_completed_by_mix_value. top is the largest transformed Q of a visited action, minus
+// infinity if there is none.
+func (t *Tree) completed(n *node, edges []edge) (f affine, top float32) {
 	c := &t.cfg.Config
 	mixed := n.raw
 	if c.UseMixedValue {
@@ -125,6 +127,7 @@ func (t *Tree) completed(n *node, edges []edge) affine {
 			most = e.visits
 		}
 	}
+	best := high
 	if visited < t.actions {
 		if mixed < low {
 			low = mixed
@@ -134,7 +137,7 @@ func (t *Tree) completed(n *node, edges []edge) affine {
 		}
 	}
 	scale := (c.MaxvisitInit + float32(most)) * c.ValueScale
-	f := affine{scale: scale}
+	f = affine{scale: scale}
 	if c.RescaleValues {
 		width := high - low
 		if width < c.Epsilon {
@@ -143,7 +146,10 @@ func (t *Tree) completed(n *node, edges []edge) affine {
 		f = affine{low: low, scale: scale / width}
 	}
 	f.unvisited = f.of(mixed)
-	return f
+	if visited == 0 {
+		return f, best
+	}
+	return f, f.of(best)
 }
 
 // mixedValue is the value of unvisited actions: the raw value and the visited Q's mean under the

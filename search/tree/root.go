@@ -89,7 +89,7 @@ func (t *Tree) openRoot(in *RootInput) {
 		e := &t.slab[n.first+int32(k)]
 		a := e.action
 		e.prior = max(priors[a], 0)
-		e.share = e.prior / float32(1+e.visits)
+		e.share = t.cfg.share(e)
 		priors[a] = priorVisited
 	}
 	if t.cfg.Policy == Gumbel {

@@ -80,7 +80,8 @@ func (t *Tree) descend(out *Leaf) arrival {
 			t.settleTwin(child)
 		}
 		n.inFlight++
-		e.enter()
+		e.inFlight++
+		e.share = t.cfg.share(e)
 		if child.kind == terminal {
 			if t.cfg.bounded {
 				t.passed[e.child] = int32(t.started)
@@ -134,7 +135,7 @@ func (t *Tree) land(i int32) {
 		p := &t.nodes[n.parent]
 		e := &t.slab[p.first+int32(n.via)]
 		e.inFlight--
-		e.share = e.prior / float32(1+e.visits+e.inFlight)
+		e.share = t.cfg.share(e)
 		p.inFlight--
 		i = n.parent
 	}

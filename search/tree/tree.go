@@ -53,7 +53,7 @@ const (
 // edge is a visited action, or a visited outcome of a chance node: what a selection reads of it. 28 bytes.
 type edge struct {
 	q        float32 // reward + discount * value of the child; 0 before the first visit is backed up
-	share    float32 // prior / (1 + visits + inFlight), kept up to date so that no selection divides
+	share    float32 // of the exploration, see Tree.share
 	prior    float32
 	visits   int32
 	inFlight int32
@@ -61,10 +61,15 @@ type edge struct {
 	child    int32
 }
 
-// enter counts one more simulation in flight through an edge.
-func (e *edge) enter() {
-	e.inFlight++
-	e.share = e.prior / float32(1+e.visits+e.inFlight)
+// share is what the exploration term of an edge depends on beside its node, kept up to date in edge.share so
+// that no selection divides: prior / (1 + n) for PUCT, 1 / sqrt(n) for UCB1, n being the visits with those
+// in flight.
+func (p *Params) share(e *edge) float32 {
+	n := float32(e.visits + e.inFlight)
+	if p.rule == ruleUCB {
+		return 1 / float32(math.Sqrt(float64(n)))
+	}
+	return e.prior / (1 + n)
 }
 
 // Tree is the search of one root. Its memory is reused by the next Reset. Not safe for concurrent
@@ -218,8 +223,9 @@ func (t *Tree) addEdge(i, child int32) {
 		t.moveEdges(n)
 	}
 	e := &t.slab[n.first+int32(n.count)]
-	e.q, e.prior, e.share = 0, n.nextPrior, n.nextPrior/2
+	e.q, e.prior = 0, n.nextPrior
 	e.visits, e.inFlight = 0, 1
+	e.share = t.cfg.share(e)
 	e.action, e.child = n.next, child
 	n.count++
 	priors := t.priors(i)
