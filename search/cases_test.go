@@ -443,3 +443,20 @@ func TestB08Precision(t *testing.T) {
 	_, err := search.New(r.store, &search.Roots{States: r.start(1), Seeds: []uint64{1}}, cfg, evaluator.Needs{})
 	require.ErrorIs(t, err, search.ErrConfig, "refused, never negative")
 }
+
+// A mask of everything that is legal is answered as by mctx, and never with an illegal action.
+func TestEverythingMasked(t *testing.T) {
+	r := ticTacToe(t)
+	state := r.play(0, 4)
+	all := make([]bool, 9)
+	for a := range all {
+		all[a] = a != 0 && a != 4
+	}
+	for _, p := range r.policies() {
+		out, err := r.run(r.plain(p, 20), &search.Roots{States: []int32{state}, Seeds: []uint64{1}, Invalid: all})
+		require.NoError(t, err)
+		require.Equal(t, []int32{0, 20, 0, 0, 0, 0, 0, 0, 0}, out.Visits, p)
+		require.Equal(t, int32(1), out.Action[0])
+		require.Zero(t, out.Weights[0]+out.Weights[4], p)
+	}
+}

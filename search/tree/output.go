@@ -195,7 +195,7 @@ func (t *Tree) bestConsidered(n *node) int32 {
 }
 
 // improvedPolicy writes softmax(logits + transformed Q) over the valid actions (Danihelka et al.
-// 2022, eq. 11). With all actions masked it is uniform.
+// 2022, eq. 11). With all actions masked it is uniform over what is legal.
 func (t *Tree) improvedPolicy(n *node, out []float32) {
 	edges := t.edges(n)
 	f := t.transform(n, edges)
@@ -211,7 +211,12 @@ func (t *Tree) improvedPolicy(n *node, out []float32) {
 		}
 	}
 	if t.root.stuck {
-		clear(out)
+		for a := range out {
+			out[a] = 0
+			if t.root.illegal(a) {
+				out[a] = vecmath.NegInf
+			}
+		}
 	}
 	vecmath.Softmax(out, out)
 }

@@ -13,7 +13,8 @@ type RootInput struct {
 	Legal  []bool    // [A] the simulator's legal actions; nil means all. None: the root is terminal
 
 	// Invalid masks actions as mctx's invalid_actions does, beside Legal; nil means none. If it
-	// masks all that is legal, every simulation goes to action 0, as in mctx.
+	// masks all that is legal, every simulation goes to the first legal action, as in mctx, where that is
+	// action 0.
 	Invalid []bool
 
 	// Dirichlet is noise that is mixed into the prior with weight Fraction (MuZero, AlphaZero). MuZero
@@ -75,8 +76,9 @@ func (t *Tree) openRoot(in *RootInput) {
 	vecmath.Softmax(r.logits, priors)
 	if valid == 0 {
 		r.stuck = true
-		r.invalid[0] = false
-		priors[0] = 1 / float32(t.actions)
+		first := r.firstLegal()
+		r.invalid[first] = false
+		priors[first] = 1 / float32(t.actions)
 	}
 	for a, bad := range r.invalid {
 		if bad {
@@ -96,6 +98,16 @@ func (t *Tree) openRoot(in *RootInput) {
 		t.setGumbel(in.Gumbel, valid)
 	}
 	t.rank(Root)
+}
+
+// firstLegal is the first action that the simulator allows.
+func (r *root) firstLegal() int {
+	for a := range r.logits {
+		if !r.illegal(a) {
+			return a
+		}
+	}
+	return 0
 }
 
 // setRootLogits computes the root's logits: noise mixed in, masked.

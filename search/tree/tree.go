@@ -126,7 +126,7 @@ type root struct {
 	seed    uint64    // of chance
 	raw     float32   // the evaluator's value, also once Solve has replaced it
 	forced  float32   // Config.ForcedPlayouts, or 0 for a fast search
-	stuck   bool      // every action is masked by the caller: mctx then takes action 0
+	stuck   bool      // every legal action is masked by the caller: the first is then taken
 }
 
 // Reset forgets everything; actions is the number of actions. The parameters must not change before

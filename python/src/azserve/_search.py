@@ -71,7 +71,8 @@ def search(
         policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"``, ``"stochastic"`` (where there is chance) or
             ``"uct"``.
         seed: One number (row i draws from the stream (seed, i)) or one a row; None takes entropy.
-        invalid_actions: Actions not to be chosen at the root [B, A], beside the illegal ones.
+        invalid_actions: Actions not to be chosen at the root [B, A], beside the illegal ones. Where they mask
+            all that is legal, the first legal action is searched, as in mctx.
         keep_tree: Keep the trees for ``SearchResult.tree()``.
         pipeline: Search the rows in two groups that take turns: the function is called for one before the
             other's answer is read. With a network that answers at once and computes on (JAX, torch on a GPU),
@@ -328,7 +329,8 @@ class Search:
         policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"``, ``"stochastic"`` (where there is chance) or
             ``"uct"``.
         seed: One number (row i draws from the stream (seed, i)) or one a row; None takes entropy.
-        invalid_actions: Actions not to be chosen at the root [B, A], beside the illegal ones.
+        invalid_actions: Actions not to be chosen at the root [B, A], beside the illegal ones. Where they mask
+            all that is legal, the first legal action is searched, as in mctx.
         keep_tree: Keep what ``SearchResult.tree()`` needs.
         **settings: mctx's hyper-parameters, with its defaults: ``max_depth``, ``pb_c_init``,
             ``pb_c_base``, ``dirichlet_fraction``, ``dirichlet_alpha``, ``temperature``,
