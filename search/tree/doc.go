@@ -11,9 +11,10 @@
 //	t.Output(...)                     the action and the improved policy
 //
 // It has no goroutine, clock, I/O or global random numbers: the same calls give the same tree. Node
-// i of a tree is the one that simulation i-1 made, as in mctx (but not where chance nodes are passed, or
-// in a tree of MaxNodes, which uses numbers again); the caller keeps its states under the same numbers. A value belongs to the player to move at its node; an edge carries reward and
-// discount, and the discount is -1 where the mover changes and 0 into a terminal node.
+// i of a tree is the one that simulation i-1 made, as in mctx (but not where chance nodes are passed,
+// or in a tree of MaxNodes, which uses numbers again); the caller keeps its states under the same
+// numbers. A value belongs to the player to move at its node; an edge carries reward and discount, and
+// the discount is -1 where the mover changes and 0 into a terminal node.
 //
 // The layout: nodes and edges are flat slices without pointers. A node's edges exist from their
 // first visit on, side by side; what wasn't visited is one prior a legal action. That an unvisited
