@@ -192,7 +192,7 @@ func azs_search_drive(a *C.azs_search) C.int32_t {
 			return err
 		}
 		if s.ev == nil {
-			return fmt.Errorf("%w: the search has no evaluator of its own", errInvalid)
+			return fmt.Errorf("%w: the search was made without evaluator=NAME: call select and expand", errInvalid)
 		}
 		ctx, stop := watch((*int32)(unsafe.Pointer(a.cancel)))
 		defer stop()
@@ -206,6 +206,9 @@ func azs_search_select(a *C.azs_step) C.int32_t {
 		s, err := handleOf[*nativeSearch](a.search, "search")
 		if err != nil {
 			return err
+		}
+		if s.ev != nil {
+			return fmt.Errorf("%w: the search has an evaluator of its own: call run", errInvalid)
 		}
 		if s.batch, err = s.Select(); err != nil {
 			return err

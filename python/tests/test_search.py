@@ -317,6 +317,23 @@ def test_go_on_in_a_kept_tree(make):
                 s.advance(r.action)
 
 
+def test_search_with_a_named_evaluator(make):
+    pool, ids = roots(make)
+    kw = {"num_simulations": 30, "policy": "muzero", "seed": 1, "temperature": 0}
+    with azserve.Search(pool, ids, evaluator="uniform", **kw) as a, azserve.Search(pool, ids, **kw) as b:
+        for _ in range(3):
+            a.run()
+            while (leaves := b.select()) is not None:
+                b.expand(*uniform(leaves.obs, leaves.action_mask))
+            same(a.result(), b.result())
+            with pytest.raises(ValueError, match="call run"):
+                a.select()
+            with pytest.raises(ValueError, match="call select"):
+                b.run()
+            a.advance(a.result().action)
+            b.advance(b.result().action)
+
+
 def test_named_evaluators_keep_trees(make):
     pool, ids = roots(make)
     kw = {"num_simulations": 30, "policy": "muzero", "seed": 1}

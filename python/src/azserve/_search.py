@@ -93,7 +93,7 @@ def search(
         if not keep_tree:
             return _Request(pool, state_id, seed=seed, **options).run()
         with Search(pool, state_id, seed=seed, **options) as s:
-            s._drive()
+            s.run()
             return s.result()
     if not callable(evaluator):
         raise TypeError(f"evaluator={evaluator!r}; want a function or a name")
@@ -332,6 +332,8 @@ class Search:
         invalid_actions: Actions not to be chosen at the root [B, A], beside the illegal ones. Where they mask
             all that is legal, the first legal action is searched, as in mctx.
         keep_tree: Keep what ``SearchResult.tree()`` needs.
+        evaluator: The name of an evaluator that runs in Go, see ``search``: then call ``run`` in place of
+            ``select`` and ``expand``, and again after each ``advance``.
         **settings: mctx's hyper-parameters, with its defaults: ``max_depth``, ``pb_c_init``,
             ``pb_c_base``, ``dirichlet_fraction``, ``dirichlet_alpha``, ``temperature``,
             ``gumbel_scale``, ``max_num_considered_actions``; ``qtransform`` (its name without the
@@ -363,6 +365,7 @@ class Search:
         seed: int | ArrayLike | None = None,
         invalid_actions: ArrayLike | None = None,
         keep_tree: bool = False,
+        evaluator: str | None = None,
         **settings: Any,
     ) -> None:
         request = _Request(
@@ -373,6 +376,7 @@ class Search:
             seed=seed,
             invalid_actions=invalid_actions,
             keep_tree=keep_tree,
+            evaluator=evaluator,
             **settings,
         )
         _native.call(lib.azs_search_open, request.block)
@@ -395,8 +399,13 @@ class Search:
         if len(self._chance):
             self._step.c.chance = self._chance_at
 
-    def _drive(self) -> None:
-        """Go on to the end with the evaluator that was named."""
+    def run(self) -> None:
+        """Search to the end with the evaluator that was named, in Go.
+
+        Raises:
+            InvalidArgumentError: The search was made without one: use ``select`` and ``expand``.
+            EvaluatorError: It answered with NaN; names the row.
+        """
         request = self._request
         request.block.c.search = self._handle
         _cancellable(lib.azs_search_drive, request.block, request.simulations * request.rows)
