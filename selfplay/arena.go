@@ -64,8 +64,11 @@ func Arena(ctx context.Context, store *statestore.Store, a, b Player, cfg MatchC
 
 // open plays the openings: each pair of games gets its own, from which nobody has won yet.
 func (m *match) open() error {
-	handles := make([]int32, len(m.games))
-	if err := m.store.Reset(nil, make([]uint64, len(handles)), handles); err != nil {
+	handles, seeds := make([]int32, len(m.games)), make([]uint64, len(m.games))
+	for i := range seeds { // both games of a pair have the same luck
+		seeds[i] = rng.Derive(m.cfg.Seed, uint64(i/2), 2)
+	}
+	if err := m.store.Reset(nil, seeds, handles); err != nil {
 		return err
 	}
 	for i := range m.games {
@@ -77,7 +80,7 @@ func (m *match) open() error {
 		if m.cfg.OpeningPlies > 0 {
 			plies = rnd.IntN(m.cfg.OpeningPlies + 1)
 		}
-		opening, err := randomOpening(m.store, plies, rnd.Uint64())
+		opening, err := randomOpening(m.store, plies, seeds[pair], rnd.Uint64())
 		if err != nil {
 			return err
 		}
@@ -92,11 +95,11 @@ func (m *match) open() error {
 	return nil
 }
 
-// randomOpening returns legal moves from the start after which the game goes on: at most plies.
-func randomOpening(store *statestore.Store, plies int, seed uint64) ([]int32, error) {
+// randomOpening returns legal moves from the first state of a seed after which the game goes on: at most plies.
+func randomOpening(store *statestore.Store, plies int, start, seed uint64) ([]int32, error) {
 	a := store.Env().Spec().NumActions
 	at, mask := make([]int32, 1), make([]bool, a)
-	if err := store.Reset(nil, []uint64{0}, at); err != nil {
+	if err := store.Reset(nil, []uint64{start}, at); err != nil {
 		return nil, err
 	}
 	defer func() { _ = store.Release(at) }()

@@ -378,3 +378,15 @@ func TestPlayoutCap(t *testing.T) {
 	_, err := selfplay.NewGames(store, nil, cfg)
 	require.ErrorContains(t, err, "fast_simulations 33; want 0 to simulations=32")
 }
+
+// Games with dice differ: each pair of a match has luck of its own.
+func TestArenaDice(t *testing.T) {
+	env, err := envs.Make("Pig-v0", envs.Keywords{"target": []byte("20")})
+	require.NoError(t, err)
+	store, err := statestore.New(env, statestore.Config{}, nil)
+	require.NoError(t, err)
+	defer store.Close()
+	score, err := selfplay.Arena(context.Background(), store, firstLegal{}, firstLegal{}, selfplay.MatchConfig{Games: 40, Seed: 1})
+	require.NoError(t, err)
+	require.Greater(t, score.Distinct, 10)
+}

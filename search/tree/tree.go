@@ -53,7 +53,7 @@ const (
 // edge is a visited action, or a visited outcome of a chance node: what a selection reads of it. 28 bytes.
 type edge struct {
 	q        float32 // reward + discount * value of the child; 0 before the first visit is backed up
-	share    float32 // of the exploration, see Tree.share
+	share    float32 // of the exploration, see Params.share
 	prior    float32
 	visits   int32
 	inFlight int32
@@ -255,7 +255,7 @@ func (n *node) skip(priors []float32) {
 	n.next = Unvisited
 }
 
-// moveEdges doubles a node's room for edges, at the end of the slices. The old place is left empty:
+// moveEdges doubles a node's room for edges, at the end of the slab. The old place is left empty:
 // all moves together waste less than the edges themselves take.
 func (t *Tree) moveEdges(n *node) {
 	first := int32(len(t.slab))
