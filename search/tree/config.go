@@ -234,7 +234,7 @@ const exploreTable = 4096
 
 // NewParams checks a configuration.
 func NewParams(c Config) (*Params, error) {
-	if err := c.validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	p := &Params{

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// validate reports the first setting that can't be.
-func (c *Config) validate() error {
+// Validate reports the first setting that can't be.
+func (c *Config) Validate() error {
 	bad := func(name string, got any, want string) error {
 		return fmt.Errorf("tree: %s=%v; want %s", name, got, want)
 	}
