@@ -18,6 +18,7 @@ type Table struct {
 	s, a     int // states, actions
 	m, c     int // afterstates, outcomes; 0 without chance
 	chances  [][]float32
+	logits   [][]float32 // PriorLogits as floats; nil where they aren't given
 	players  int
 	keywords string
 }
@@ -126,6 +127,9 @@ func NewTable(c TableConfig) (*Table, error) {
 		return nil, err
 	}
 	g.softenChances()
+	for _, row := range t.PriorLogits {
+		g.logits = append(g.logits, floats(row))
+	}
 	if len(t.Root) == 0 {
 		g.t.Root = []int32{0}
 	}
@@ -138,6 +142,14 @@ func NewTable(c TableConfig) (*Table, error) {
 	}
 	g.keywords = fmt.Sprintf("states=%d actions=%d crc=%08x", g.s, g.a, crc32.ChecksumIEEE(data))
 	return g, nil
+}
+
+func floats(row []Number) []float32 {
+	out := make([]float32, len(row))
+	for i, x := range row {
+		out[i] = float32(x)
+	}
+	return out
 }
 
 func tableError(format string, args ...any) error {
@@ -235,15 +247,15 @@ func (g *Table) mover(s int32) int32 {
 
 // Prior returns the evaluator's answer for a state: logits [A] (nil means all 0) and the value from
 // the mover's view. An afterstate is S + its number.
-func (g *Table) Prior(s int32) (logits []Number, value float32) {
+func (g *Table) Prior(s int32) (logits []float32, value float32) {
 	if m := int(s) - g.s; m >= 0 {
 		if len(g.t.AfterstateValue) > 0 {
 			value = float32(g.t.AfterstateValue[m])
 		}
 		return nil, value
 	}
-	if len(g.t.PriorLogits) > 0 {
-		logits = g.t.PriorLogits[s]
+	if g.logits != nil {
+		logits = g.logits[s]
 	}
 	if len(g.t.Value) > 0 {
 		value = float32(g.t.Value[s])
@@ -317,8 +329,17 @@ func (g *Table) Observe(s *TableState, row Row) { row.Int32(0)[0] = s.Index }
 
 // Mask allows what the table does.
 func (g *Table) Mask(s *TableState, legal []bool) {
-	for a := range legal {
-		legal[a] = !s.Ended && int(s.Index) < g.s && (len(g.t.Legal) == 0 || bool(g.t.Legal[s.Index][a]))
+	switch open := !s.Ended && int(s.Index) < g.s; {
+	case !open:
+		clear(legal)
+	case len(g.t.Legal) == 0:
+		for a := range legal {
+			legal[a] = true
+		}
+	default:
+		for a, ok := range g.t.Legal[s.Index] {
+			legal[a] = bool(ok)
+		}
 	}
 }
 

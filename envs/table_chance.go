@@ -8,9 +8,7 @@ func (g *Table) softenChances() {
 	for m := range g.chances {
 		p := make([]float32, g.c)
 		if len(g.t.ChanceLogits) > 0 {
-			for c, l := range g.t.ChanceLogits[m] {
-				p[c] = float32(l)
-			}
+			p = floats(g.t.ChanceLogits[m])
 		}
 		vecmath.Softmax(p, p)
 		g.chances[m] = p

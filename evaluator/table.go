@@ -32,10 +32,7 @@ func (e *Table) Evaluate(ctx context.Context, in *Batch, out *Output) error {
 	for i, s := range in.Obs[0].I32[:in.N] {
 		logits, value := e.rules.Prior(s)
 		row := out.Logits[i*a : (i+1)*a]
-		clear(row)
-		for j, l := range logits {
-			row[j] = float32(l)
-		}
+		clear(row[copy(row, logits):])
 		out.Value[i] = value
 	}
 	return ctx.Err()

@@ -134,7 +134,7 @@ func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, er
 	case cfg.Policy == tree.Stochastic && cfg.Outcomes == 0:
 		return nil, fmt.Errorf("%w: policy=stochastic; want another one: %s has no chance", ErrConfig, spec.ID)
 	}
-	if err := cfg.Config.Validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if err := cfg.limit(store.Env()); err != nil {
