@@ -101,22 +101,25 @@ def mctx_search(policy: str, roots: int, sims: int):
     return lambda: run(key, state).block_until_ready()
 
 
-def gumbel_mcts_search(policy: str, roots: int, sims: int):
+def gumbel_mcts_search(policy: str, roots: int, sims: int, game: str):
     import torch
+    from game_logic.gomoku import GomokuLogic
     from game_logic.tictactoe import TicTacToeLogic
     from gumbel_mcts import PUCT, GumbelDense
 
-    class Uniform:
-        logic = TicTacToeLogic
+    logic, side = {"TicTacToe": (TicTacToeLogic, 3), "Gomoku": (GomokuLogic, 15)}[game]
+    cells = side * side
 
+    class Uniform:
         def forward_for_mcts(self, batch):
             n = len(batch["current_player"])
-            return {"policy": torch.full((n, 9), 1 / 9), "value": torch.zeros(n)}
+            return {"policy": torch.full((n, cells), 1 / cells), "value": torch.zeros(n)}
 
+    Uniform.logic = logic
     torch.set_num_threads(1)  # it only converts arrays
     search = GumbelDense if policy == "gumbel" else PUCT
-    tree = search(n_games=roots, max_nodes=roots * (sims + 2) + 1, logic=TicTacToeLogic, device="cpu")
-    games, boards, players = list(range(roots)), np.zeros((roots, 3, 3), np.int8), np.ones(roots, np.int8)
+    tree = search(n_games=roots, max_nodes=roots * (sims + 2) + 1, logic=logic, device="cpu")
+    games, boards, players = list(range(roots)), np.zeros((roots, side, side), np.int8), np.ones(roots, np.int8)
 
     def run():
         tree.reset()
@@ -288,15 +291,16 @@ def search_rows(seconds: float, quick: bool):
     yield Row(what, a, "OpenSpiel's MCTSBot", b, "10")
 
 
-def tictactoe_rows(seconds: float, quick: bool):
+def games_rows(seconds: float, quick: bool):
     peers = installed("gumbel_mcts") and not quick
-    for roots in (64, 256):
-        for policy, name in (("gumbel", "GumbelDense"), ("alphazero", "PUCT")):
-            theirs = gumbel_mcts_search(policy, roots, 64) if peers else None
-            ours = azserve_search(policy, roots, 64, "TicTacToe-v0")
-            a, b = in_turns(ours, theirs, roots * 64, seconds, time.process_time)
-            what = f"search TicTacToe, {roots} roots, 64 sims, {policy} (sims/CPU s)"
-            yield Row(what, a, f"gumbel-mcts' {name}", b, "5")
+    for game in ("TicTacToe", "Gomoku"):
+        for roots in (64, 256):
+            for policy, name in (("gumbel", "GumbelDense"), ("alphazero", "PUCT")):
+                theirs = gumbel_mcts_search(policy, roots, 64, game) if peers else None
+                ours = azserve_search(policy, roots, 64, f"{game}-v0")
+                a, b = in_turns(ours, theirs, roots * 64, seconds, time.process_time)
+                what = f"search {game}, {roots} roots, 64 sims, {policy} (sims/CPU s)"
+                yield Row(what, a, f"gumbel-mcts' {name}", b, "5")
 
 
 def growth_rows(seconds: float, quick: bool):
@@ -414,7 +418,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0, help="time for each side of a row")
     parser.add_argument("--quick", action="store_true", help="leave the peers out that take long to compile")
     groups = {
-        "search": search_rows, "table": table_rows, "stochastic": stochastic_rows, "tictactoe": tictactoe_rows,
+        "search": search_rows, "table": table_rows, "stochastic": stochastic_rows, "games": games_rows,
         "growth": growth_rows, "threads": threads_rows, "cartpole": cartpole_rows, "simulate": simulate_rows,
     }
     parser.add_argument("--only", default="", help=f"rows whose group contains this: {', '.join(groups)}")

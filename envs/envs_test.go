@@ -13,6 +13,7 @@ import (
 var variants = map[string][]string{
 	"CartPole-v1":    {`{}`, `{"math":"go","max_episode_steps":20,"sutton_barto_reward":true}`},
 	"ConnectFour-v0": {`{}`, `{"rows":4,"cols":5,"connect":3}`, `{"rows":3,"cols":16}`},
+	"Gomoku-v0":      {`{"size":9}`, `{"size":3,"connect":3}`},
 	"Pig-v0":         {`{}`, `{"target":20}`},
 	"TicTacToe-v0":   {`{}`},
 	"Table-v0": {`{"table":{

@@ -2,12 +2,14 @@ package envs_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"strconv"
 	"testing"
 
 	"github.com/azserve/azserve/envs"
+	"github.com/azserve/azserve/internal/rng"
 	"github.com/stretchr/testify/require"
 )
 
@@ -230,4 +232,70 @@ func diff(t *testing.T, got []float64, want []string) float64 {
 		worst = max(worst, math.Abs(got[i]-v))
 	}
 	return worst
+}
+
+// Gomoku on 3 x 3 with three in a row is tic-tac-toe.
+func TestGomokuIsTicTacToe(t *testing.T) {
+	a, b := makeEnv(t, "Gomoku-v0", `{"size":3,"connect":3}`).NewArena(1), makeEnv(t, "TicTacToe-v0", `{}`).NewArena(1)
+	slot, rnd := []int32{0}, rng.New(4)
+	x, y := envs.NewArrays(a.Spec().Obs, 1), envs.NewArrays(b.Spec().Obs, 1)
+	var left, right [1]envs.Outcome
+	var action [1]int32
+	for range 2000 {
+		a.Reset(slot, nil, []uint64{0})
+		b.Reset(slot, nil, []uint64{0})
+		for left[0].Terminated = false; !left[0].Terminated; {
+			a.Pick(slot, []uint64{rnd.Uint64()}, action[:])
+			a.Step(slot, slot, action[:], left[:])
+			b.Step(slot, slot, action[:], right[:])
+			require.Equal(t, right, left)
+			a.Observe(slot, x, 0)
+			b.Observe(slot, y, 0)
+			require.Equal(t, y[0].Bool, x[0].Bool)
+		}
+	}
+}
+
+// Every end of random games on crowded boards is where a search of all lines sees the first five.
+func TestGomokuLines(t *testing.T) {
+	for _, size := range []int{7, 15, 19} {
+		a := makeEnv(t, "Gomoku-v0", fmt.Sprintf(`{"size":%d}`, size)).NewArena(1)
+		obs, slot, rnd := envs.NewArrays(a.Spec().Obs, 1), []int32{0}, rng.New(uint64(size))
+		wins := 0
+		for range 40 {
+			a.Reset(slot, nil, []uint64{0})
+			var out [1]envs.Outcome
+			var action [1]int32
+			for !out[0].Terminated {
+				a.Pick(slot, []uint64{rnd.Uint64()}, action[:])
+				a.Step(slot, slot, action[:], out[:])
+				a.Observe(slot, obs, 0) // the view of the opponent of the one who moved: plane 1 is who moved
+				stone := func(r, c int) bool {
+					return r >= 0 && c >= 0 && r < size && c < size && obs[0].Bool[2*(r*size+c)+1]
+				}
+				require.Equal(t, fiveInARow(stone, size), out[0].Reward == 1)
+			}
+			if out[0].Reward == 1 {
+				wins++
+			}
+		}
+		require.Positive(t, wins)
+	}
+}
+
+func fiveInARow(stone func(r, c int) bool, size int) bool {
+	for r := range size {
+		for c := range size {
+			for _, d := range [][2]int{{0, 1}, {1, 0}, {1, 1}, {1, -1}} {
+				n := 0
+				for n < 5 && stone(r+n*d[0], c+n*d[1]) {
+					n++
+				}
+				if n == 5 {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }

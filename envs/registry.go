@@ -21,6 +21,7 @@ var (
 var registry = map[string]Entry{
 	"CartPole-v1":    NewEntry("Balance a pole on a cart, as Gymnasium's does.", NewCartPole),
 	"ConnectFour-v0": NewEntry("Drop stones to connect four, on any small board.", NewConnectFour),
+	"Gomoku-v0":      NewEntry("Five in a row, on a square board.", NewGomoku),
 	"Pig-v0":         NewEntry("The dice game of two: roll again, or hold.", NewPig),
 	"Table-v0":       NewEntry("A game or decision process given as tables.", NewTable),
 	"TicTacToe-v0":   NewEntry("Noughts and crosses: the annotated example.", NewTicTacToe),
