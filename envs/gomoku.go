@@ -120,8 +120,13 @@ func (g *Gomoku) Observe(s *GomokuState, row Row) {
 
 // Mask allows the free cells; nothing after the end.
 func (g *Gomoku) Mask(s *GomokuState, legal []bool) {
-	for i := range legal {
-		legal[i] = !s.Ended && (s.Stones[0][i>>6]|s.Stones[1][i>>6])>>(i&63)&1 == 0
+	for w := 0; len(legal) > 0; w++ {
+		free, word := g.free(s, w), legal[:min(64, len(legal))]
+		for i := range word {
+			word[i] = free&1 == 1
+			free >>= 1
+		}
+		legal = legal[len(word):]
 	}
 }
 

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"math"
+	"slices"
 
 	"github.com/azserve/azserve/internal/vecmath"
 )
@@ -18,7 +19,7 @@ type Evaluation struct {
 	Ended, Proven bool
 
 	Logits []float32 // [A] prior logits, of a chance node [Outcomes]; nil means all equal
-	Legal  []bool    // [A] nil means all
+	Legal  []bool    // [A] nil means all; a leaf without any is an end
 	Value  float32   // from the view of the player to move at the leaf
 
 	Key uint64 // of the position, 0 for none: what Solve proves of one holds for all with its key
@@ -46,7 +47,7 @@ func (t *Tree) Apply(l Leaf, v *Evaluation) {
 
 // expand makes a pending node open or terminal.
 func (t *Tree) expand(i int32, n *node, v *Evaluation) {
-	if v.Ended {
+	if v.Ended || (v.Legal != nil && !slices.Contains(v.Legal, true)) {
 		n.kind, n.proven = terminal, v.Proven
 		if v.Proven && t.cfg.Solve {
 			n.limits = int32(len(t.limits))
@@ -59,9 +60,40 @@ func (t *Tree) expand(i int32, n *node, v *Evaluation) {
 	if t.cfg.Solve {
 		n.limits = t.addLimits(v.Key)
 	}
-	load(t.priors(i), v.Logits, v.Legal)
 	t.keepLogits(i, v.Logits, v.Legal)
+	if v.Logits == nil {
+		n.openEvenly(t.priors(i), v.Legal)
+		return
+	}
+	load(t.priors(i), v.Logits, v.Legal)
 	n.next = unranked
+}
+
+// openEvenly gives all legal actions equal priors: there are no logits to wait for.
+func (n *node) openEvenly(row []float32, legal []bool) {
+	count := len(row)
+	if legal != nil {
+		count = 0
+		for _, ok := range legal {
+			if ok {
+				count++
+			}
+		}
+	}
+	p := 1 / float32(count)
+	n.flat, n.nextPrior, n.rest, n.next = true, p, 1, 0
+	for a := range row {
+		row[a] = p
+	}
+	if legal == nil {
+		return
+	}
+	for a, ok := range legal {
+		if !ok {
+			row[a] = priorIllegal
+		}
+	}
+	n.next = int32(slices.Index(legal, true))
 }
 
 // keepLogits remembers a node's logits for Export, -Inf where there is no such action.
@@ -83,11 +115,7 @@ func (t *Tree) keepLogits(i int32, logits []float32, legal []bool) {
 // load copies logits to where a node's priors will be, NaN where an action is illegal. The softmax waits
 // until a simulation passes the node: most nodes are never passed.
 func load(row, logits []float32, legal []bool) {
-	if logits == nil {
-		clear(row)
-	} else {
-		copy(row, logits)
-	}
+	copy(row, logits)
 	if legal == nil {
 		return
 	}
