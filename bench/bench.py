@@ -146,8 +146,7 @@ def azserve_rollouts(sims: int):
     return lambda: azserve.search(pool, ids, "rollout", num_simulations=sims, policy="uct", seed=1)
 
 
-def table_search(policy: str, roots: int, actions: int, sims: int):
-    table = random_table(actions)
+def table_search(policy: str, table: dict[str, np.ndarray], roots: int, sims: int):
     pool = azserve.make("Table-v0", num_envs=roots, table={**table, "root": np.arange(roots) % 64})
     pool.reset()
     ids = pool.snapshot()
@@ -208,13 +207,6 @@ def stochastic_table(actions: int = 7, outcomes: int = 6, states: int = 512) -> 
     }
 
 
-def azserve_stochastic(roots: int, sims: int):
-    pool = azserve.make("Table-v0", num_envs=roots, table={**stochastic_table(), "root": np.arange(roots) % 64})
-    pool.reset()
-    ids = pool.snapshot()
-    return lambda: azserve.search(pool, ids, "table", num_simulations=sims, policy="stochastic", seed=1)
-
-
 def mctx_stochastic(roots: int, sims: int):
     import jax
     import jax.numpy as jnp
@@ -254,7 +246,8 @@ def stochastic_rows(seconds: float, quick: bool):
     peers = installed("mctx") and not quick
     for roots in (1, 64, 256):
         theirs = mctx_stochastic(roots, 64) if peers else None
-        a, b = in_turns(azserve_stochastic(roots, 64), theirs, roots * 64, seconds, time.process_time)
+        ours = table_search("stochastic", stochastic_table(), roots, 64)
+        a, b = in_turns(ours, theirs, roots * 64, seconds, time.process_time)
         what = f"search table, 7 actions, 6 outcomes, {roots} roots, 64 sims, stochastic (sims/CPU s)"
         yield Row(what, a, "mctx", b)
 
@@ -265,7 +258,7 @@ def table_rows(seconds: float, quick: bool):
         for roots in (1, 64, 256):
             for policy, goal in zip(("gumbel", "muzero"), goals, strict=True):
                 theirs = mctx_table(policy, roots, actions, 64) if peers else None
-                ours = table_search(policy, roots, actions, 64)
+                ours = table_search(policy, random_table(actions), roots, 64)
                 a, b = in_turns(ours, theirs, roots * 64, seconds, time.process_time)
                 what = f"search table, {actions} actions, {roots} roots, 64 sims, {policy} (sims/CPU s)"
                 yield Row(what, a, "mctx", b, goal)

@@ -148,10 +148,7 @@ func (g *ConnectFour) Pick(s *ConnectFourState, r uint64) int32 {
 	if s.Ended || free == 0 {
 		return -1
 	}
-	for range nth(r, bits.OnesCount64(free)) {
-		free &= free - 1
-	}
-	return int32(g.column[bits.TrailingZeros64(free)])
+	return int32(g.column[nthBit(free, nth(r, bits.OnesCount64(free)))])
 }
 
 // Hash is of the stones: who moves is in their number.

@@ -143,10 +143,7 @@ func (g *Gomoku) Pick(s *GomokuState, r uint64) int32 {
 			left -= count
 			continue
 		}
-		for range left {
-			free &= free - 1
-		}
-		return int32(64*w + bits.TrailingZeros64(free))
+		return int32(64*w + nthBit(free, left))
 	}
 	return -1
 }

@@ -105,3 +105,11 @@ func nth(r uint64, n int) int {
 	hi, _ := bits.Mul64(r, uint64(n))
 	return int(hi)
 }
+
+// nthBit returns the position of the n-th set bit, from 0; there are more than n.
+func nthBit(set uint64, n int) int {
+	for range n {
+		set &= set - 1
+	}
+	return bits.TrailingZeros64(set)
+}

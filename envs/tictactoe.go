@@ -77,14 +77,11 @@ func tttWins(stones uint16) bool {
 
 // Pick draws among the free cells.
 func (*TicTacToe) Pick(s *TicTacToeState, r uint64) int32 {
-	free := uint(tttFull &^ (s.Stones[0] | s.Stones[1]))
+	free := uint64(tttFull &^ (s.Stones[0] | s.Stones[1]))
 	if s.Ended || free == 0 {
 		return -1
 	}
-	for range nth(r, bits.OnesCount(free)) {
-		free &= free - 1
-	}
-	return int32(bits.TrailingZeros(free))
+	return int32(nthBit(free, nth(r, bits.OnesCount64(free))))
 }
 
 // Hash is of the stones and the mover.

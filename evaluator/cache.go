@@ -59,9 +59,9 @@ func (c *Cache) Forget() { c.version.Add(1) }
 // old answer is never stored as a new one.
 func (c *Cache) Version() uint64 { return c.version.Load() }
 
-// find returns a key's shard and its place there; found says whether it holds the key, else it is the place
+// find returns a key's place in the shard; found says whether it holds the key, else it is the place
 // that was asked for longest ago. Call with the shard's lock held.
-func (c *Cache) find(s *cacheShard, key uint64) (at uint64, found bool) {
+func (s *cacheShard) find(key uint64) (at uint64, found bool) {
 	first := key / cacheShards % s.sets * cacheWays
 	at = first
 	for i := first; i < first+cacheWays; i++ {
@@ -88,7 +88,7 @@ func (c *Cache) Get(key, version uint64, logits []float32) (value float32, ok bo
 	s := &c.shards[key%cacheShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, ok := c.find(s, key)
+	at, ok := s.find(key)
 	if !ok {
 		return 0, false
 	}
@@ -104,7 +104,7 @@ func (c *Cache) Put(key, version uint64, logits []float32, value float32) {
 	s := &c.shards[key%cacheShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	at, _ := c.find(s, key)
+	at, _ := s.find(key)
 	s.clock++
 	s.keys[at], s.used[at], s.values[at] = key, s.clock, value
 	row := s.logits[int(at)*c.actions : (int(at)+1)*c.actions]

@@ -34,13 +34,17 @@ func Exp(x float32) float32 {
 	if x > 88.3 {
 		x = 88.3
 	}
+	return exp(x)
+}
+
+// exp is Exp of -87.3 < x <= 88.3.
+func exp(x float32) float32 {
 	t := x*perLn2 + round
 	f := t - round
-	k := int32(math.Float32bits(t)) - 0x4b400000
+	k := math.Float32bits(t) - (0x4b400000 - 127<<6) // with the exponent's bias, so never below 0
 	r := x - f*high - f*low
 	s := exp64[k&63]
-	y := s + s*(r+r*r*(0.5+r*(1./6)))
-	return y * math.Float32frombits(uint32(k>>6+127)<<23)
+	return (s + s*(r+r*r*(0.5+r*(1./6)))) * math.Float32frombits(k>>6<<23)
 }
 
 // ExpAll replaces every x by e^(x - top), for x <= top, and returns the sum. NaN stays what it is, and isn't
@@ -54,12 +58,7 @@ func ExpAll(x []float32, top float32) (sum float32) {
 			}
 			continue
 		}
-		t := v*perLn2 + round
-		f := t - round
-		k := int32(math.Float32bits(t)) - 0x4b400000
-		r := v - f*high - f*low
-		s := exp64[k&63]
-		y := (s + s*(r+r*r*(0.5+r*(1./6)))) * math.Float32frombits(uint32(k>>6+127)<<23)
+		y := exp(v)
 		x[i] = y
 		sum += y
 	}

@@ -6,11 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"sort"
 	"strings"
 
+	"github.com/azserve/azserve/internal/vecmath"
 	"github.com/azserve/azserve/search/tree"
 )
 
@@ -110,19 +110,8 @@ func (b *builder) name(i int32, path []int32, action int32) string {
 // priors returns the softmax of a node's logits.
 func (b *builder) priors(i int32) []float32 {
 	logits := b.x.ChildrenPriorLogits[int(i)*b.actions : (int(i)+1)*b.actions]
-	top := float64(math.Inf(-1))
-	for _, l := range logits {
-		top = max(top, float64(l))
-	}
-	out, sum := make([]float32, len(logits)), 0.0
-	for a, l := range logits {
-		e := math.Exp(float64(l) - top)
-		out[a] = float32(e)
-		sum += e
-	}
-	for a := range out {
-		out[a] /= float32(sum)
-	}
+	out := make([]float32, len(logits))
+	vecmath.Softmax(logits, out)
 	return out
 }
 

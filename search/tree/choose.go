@@ -47,11 +47,7 @@ func (t *Tree) chooseUCB(n *node) int32 {
 	best, at := vecmath.NegInf, int32(-1)
 	for k := range edges {
 		e := &edges[k]
-		s := unvisited
-		if e.visits > 0 {
-			s = e.q - low
-		}
-		s += c * e.share
+		s := e.score(c, low, unvisited)
 		if s > best && !t.settled(n, k) {
 			best, at = s, int32(k)
 		}
@@ -77,11 +73,7 @@ func (t *Tree) choosePUCT(n *node) int32 {
 	solve := t.cfg.Solve
 	for k := range edges {
 		e := &edges[k]
-		s := unvisited
-		if e.visits > 0 {
-			s = e.q - low
-		}
-		s += c * e.share
+		s := e.score(c, low, unvisited)
 		if s < best || (solve && t.settled(n, k)) {
 			continue
 		}
@@ -90,6 +82,14 @@ func (t *Tree) choosePUCT(n *node) int32 {
 		}
 	}
 	return at
+}
+
+// score is an edge's Q above low, or that of the unvisited, and c times its share of the exploration.
+func (e *edge) score(c, low, unvisited float32) float32 {
+	if e.visits > 0 {
+		unvisited = e.q - low
+	}
+	return unvisited + c*e.share
 }
 
 // before breaks a tie: the action of edge k has the lower number than that of edge at, or than the best
