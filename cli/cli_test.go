@@ -60,7 +60,7 @@ func TestTree(t *testing.T) {
 
 func TestUsageErrors(t *testing.T) {
 	for want, args := range map[string][]string{
-		`unknown environment "Chess"; known: CartPole-v1`: {"search", "Chess"},
+		`unknown environment "Chess"; known: BinPack-v0, CartPole-v1`: {"search", "Chess"},
 		`legal: a3 b3`:                      {"search", "TicTacToe-v0", "--moves", "zz"},
 		`unknown flag: --sims`:              {"search", "TicTacToe-v0", "--sims", "3"},
 		`num_simulations=0`:                 {"search", "TicTacToe-v0", "--simulations", "0"},

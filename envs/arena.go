@@ -38,7 +38,7 @@ type Arena interface {
 	Copy(dst []int32, src Arena, from []int32) error
 
 	// Check returns the first i whose action is not legal in slots[i], -1 if none is. In a state
-	// that has ended every action in range passes.
+	// that has ended every action in range passes, and everywhere with Spec.AnyAction.
 	Check(slots, actions []int32) int
 	// Step clones parents[i] to children[i] and applies actions[i] there. A parent may occur often;
 	// parents[i] may be children[i]. Actions must be legal. The outcome goes to out[i].
@@ -64,6 +64,20 @@ type Arena interface {
 	// Capabilities.Discounts.
 	Discount(slots []int32, out []float32)
 
+	// ConditionalMask writes row i of mask, width entries: which values of the action component after
+	// slots[i]'s prefix some legal action completes; false beyond the component's size. Only with
+	// Spec.Factorization, after Factorization.Check.
+	ConditionalMask(slots []int32, prefixes *Prefixes, mask []bool, width int)
+	// Info writes the arrays of Spec.Info, as Observe does the observation.
+	Info(slots []int32, info []Array, row0 int)
+	// Rewards writes what the steps that led to the slots gave to each player, to rewards[i*NumPlayers:].
+	// movers are the players who moved, and out what came of it.
+	Rewards(slots, movers []int32, out []Outcome, rewards []float32)
+	// FrameSize returns the size of a picture in pixels; Paint draws slots[i] to the i-th picture of
+	// frames, bytes of red, green and blue by rows from the top left.
+	FrameSize() (width, height int)
+	Paint(slots []int32, frames []uint8)
+
 	// Pick writes legal action number floor(random[i] * n / 2^64) of the n that slots[i] has, in rising order;
 	// -1 if it has none.
 	Pick(slots []int32, random []uint64, actions []int32)
@@ -85,9 +99,10 @@ type Arena interface {
 }
 
 // RowPanicError is a panic of the rules, in row Row of a batch: earlier rows are done, later ones are
-// not. Rules that step whole batches are blamed in row 0 for all.
+// not. With All it was in rules that take the whole batch at once, and no row can be trusted.
 type RowPanicError struct {
 	Row   int
+	All   bool
 	Value any
 	Stack []byte
 }
@@ -97,9 +112,12 @@ func (p *RowPanicError) Error() string { return fmt.Sprintf("panic in row %d: %v
 // blame raises a panic again with its row. Use it deferred.
 func blame(row *int) {
 	if v := recover(); v != nil {
-		panic(&RowPanicError{*row, v, debug.Stack()})
+		panic(&RowPanicError{max(*row, 0), *row == allRows, v, debug.Stack()})
 	}
 }
+
+// allRows is what blame gets for a row in code that takes a whole batch.
+const allRows = -1
 
 // slabBytes is about how much memory one slab of states takes.
 const slabBytes = 1 << 16
@@ -215,7 +233,7 @@ func (a *arena[S]) clone(dst, src *S) {
 }
 
 func (a *arena[S]) Check(slots, actions []int32) int {
-	if a.k.mask == nil {
+	if a.k.mask == nil || a.k.spec.AllLegal || a.k.spec.AnyAction {
 		return -1
 	}
 	sc := a.tmp.Get().(*scratch[S])
@@ -224,6 +242,9 @@ func (a *arena[S]) Check(slots, actions []int32) int {
 	defer blame(&row)
 	for i, slot := range slots {
 		row = i
+		if a.k.legal != nil && a.k.legal.Legal(a.at(slabs, slot), actions[i]) {
+			continue
+		}
 		a.k.mask.Mask(a.at(slabs, slot), sc.legal)
 		if !sc.legal[actions[i]] && slices.Contains(sc.legal, true) {
 			return i
@@ -236,6 +257,7 @@ func (a *arena[S]) Step(parents, children, actions []int32, out []Outcome) {
 	slabs, row := *a.slabs.Load(), 0
 	defer blame(&row)
 	if a.k.batch != nil {
+		row = allRows
 		a.stepBatch(slabs, parents, children, actions, out)
 		return
 	}
@@ -262,6 +284,17 @@ func (a *arena[S]) stepBatch(slabs [][]S, parents, children, actions []int32, ou
 func (a *arena[S]) Observe(slots []int32, obs []Array, row0 int) {
 	slabs, row := *a.slabs.Load(), 0
 	defer blame(&row)
+	if a.k.observe != nil {
+		row = allRows
+		sc := a.tmp.Get().(*scratch[S])
+		defer a.tmp.Put(sc)
+		sc.states = sc.states[:0]
+		for _, slot := range slots {
+			sc.states = append(sc.states, a.at(slabs, slot))
+		}
+		a.k.observe.ObserveBatch(sc.states, obs, row0)
+		return
+	}
 	for i, slot := range slots {
 		row = i
 		a.k.rules.Observe(a.at(slabs, slot), RowOf(obs, row0+i))
@@ -289,16 +322,50 @@ func (a *arena[S]) ToPlay(slots []int32, out []int32) {
 		clear(out[:len(slots)])
 		return
 	}
-	slabs := *a.slabs.Load()
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
 	for i, slot := range slots {
+		row = i
 		out[i] = a.k.turn.ToPlay(a.at(slabs, slot))
 	}
 }
 
 func (a *arena[S]) Discount(slots []int32, out []float32) {
-	slabs := *a.slabs.Load()
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
 	for i, slot := range slots {
+		row = i
 		out[i] = a.k.discount.Discount(a.at(slabs, slot))
+	}
+}
+
+func (a *arena[S]) Info(slots []int32, info []Array, row0 int) {
+	if a.k.inform == nil {
+		return
+	}
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
+	for i, slot := range slots {
+		row = i
+		a.k.inform.Info(a.at(slabs, slot), RowOf(info, row0+i))
+	}
+}
+
+func (a *arena[S]) Rewards(slots, movers []int32, out []Outcome, rewards []float32) {
+	slabs, row := *a.slabs.Load(), 0
+	defer blame(&row)
+	n := a.k.spec.NumPlayers
+	for i, slot := range slots {
+		row = i
+		r := rewards[i*n : (i+1)*n]
+		if a.k.reward != nil {
+			a.k.reward.Rewards(a.at(slabs, slot), r)
+			continue
+		}
+		for p := range r {
+			r[p] = 0 - out[i].Reward // never -0
+		}
+		r[movers[i]] = out[i].Reward
 	}
 }
 

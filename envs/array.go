@@ -59,18 +59,21 @@ func (a *Array) Rows() int {
 }
 
 // CopyRow copies row from of src, an array of the same specification, to row to of a.
-func (a *Array) CopyRow(to int, src *Array, from int) {
-	n := a.size
-	copyRow(a.F32, src.F32, to, from, n)
-	copyRow(a.F64, src.F64, to, from, n)
-	copyRow(a.I32, src.I32, to, from, n)
-	copyRow(a.U8, src.U8, to, from, n)
-	copyRow(a.Bool, src.Bool, to, from, n)
+func (a *Array) CopyRow(to int, src *Array, from int) { a.CopyRows(to, src, from, 1) }
+
+// CopyRows copies n rows of src, an array of the same specification, from row from on, to row to of a and on.
+func (a *Array) CopyRows(to int, src *Array, from, n int) {
+	to, from, n = to*a.size, from*a.size, n*a.size
+	copyPart(a.F32, src.F32, to, from, n)
+	copyPart(a.F64, src.F64, to, from, n)
+	copyPart(a.I32, src.I32, to, from, n)
+	copyPart(a.U8, src.U8, to, from, n)
+	copyPart(a.Bool, src.Bool, to, from, n)
 }
 
-func copyRow[T any](dst, src []T, to, from, n int) {
+func copyPart[T any](dst, src []T, to, from, n int) {
 	if src != nil {
-		copy(dst[to*n:(to+1)*n], src[from*n:(from+1)*n])
+		copy(dst[to:to+n], src[from:from+n])
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // CartPole is Gymnasium's CartPole-v1 (Barto, Sutton and Anderson 1983), bit for bit: the same
-// order of float64 operations, NumPy's generator for the start, and the C library's sine and cosine,
-// called once for a whole batch (cartpole_libm.go). With math="go", and in a build without cgo, the
+// order of float64 operations, NumPy's generator for the start, and the C library's sine and cosine, in a
+// C kernel over the batch (cartpole_libm.go). With math="go", and in a build without cgo, the
 // sine and cosine are Go's: 100 times in 1,000 steps a number then differs in its last bits, and an
 // observation drifts by up to 1e-6.
 type CartPole struct {
@@ -80,7 +80,7 @@ func (g *CartPole) Spec() Spec {
 			Low:  []float64{-2 * cpMaxX, -inf, -theta, -inf},
 			High: []float64{2 * cpMaxX, inf, theta, inf},
 		}},
-		NumActions: 2, NumPlayers: 1, RewardHigh: 1, MaxEpisodeSteps: int(g.limit),
+		NumActions: 2, NumPlayers: 1, AllLegal: true, RewardHigh: 1, MaxEpisodeSteps: int(g.limit),
 	}
 	if g.suttonBarto {
 		s.RewardLow, s.RewardHigh = -1, 0
@@ -109,50 +109,59 @@ func (g *CartPole) Step(s *CartPoleState, action int32) Outcome {
 	return out[0]
 }
 
-// cpChunk is how many carts share one call for sines and cosines.
+// cpChunk is how many carts are stepped together.
 const cpChunk = 128
 
-// StepBatch steps many carts, with one call for the sines and cosines of a chunk.
+// carts are the numbers of a chunk, kept apart so that a compiler can take several at once.
+type carts struct{ x, v, theta, omega, force, sin, cos [cpChunk]float64 }
+
+// StepBatch steps many carts, a chunk at a time.
 func (g *CartPole) StepBatch(states []*CartPoleState, actions []int32, out []Outcome) {
-	var physics [cpChunk][4]float64
-	var sin, cos [cpChunk]float64
+	var c carts
 	for lo := 0; lo < len(states); lo += cpChunk {
 		part := states[lo:min(lo+cpChunk, len(states))]
 		for i, s := range part {
-			physics[i] = s.Physics
+			p := &s.Physics
+			c.x[i], c.v[i], c.theta[i], c.omega[i] = p[0], p[1], p[2], p[3]
+			c.force[i] = cpForce * float64(2*actions[lo+i]-1)
 		}
 		if g.libm {
-			libmTrig(physics[:len(part)], sin[:len(part)], cos[:len(part)])
+			libmStep(&c, len(part))
 		} else {
-			goTrig(physics[:len(part)], sin[:len(part)], cos[:len(part)])
+			goStep(&c, len(part))
 		}
 		for i, s := range part {
-			out[lo+i] = g.step(s, actions[lo+i], sin[i], cos[i])
+			out[lo+i] = g.moved(s, &c, i)
 		}
 	}
 }
 
-// step is the time step. Conversions round each product by itself, as Python does: without them the
-// compiler may fuse a product into a sum on some processors.
-func (g *CartPole) step(s *CartPoleState, action int32, sin, cos float64) Outcome {
+// goStep moves the first n carts by one time step. Conversions round each product by itself, as Python
+// does: without them the compiler may fuse a product into a sum on some processors.
+func goStep(c *carts, n int) {
+	for i := range n {
+		sin, cos := math.Sincos(c.theta[i])
+		omega := c.omega[i]
+		temp := (c.force[i] + float64(float64(cpPoleMassL*float64(omega*omega))*sin)) / cpTotalMass
+		thetaAcc := (float64(cpGravity*sin) - float64(cos*temp)) /
+			float64(cpLength*(4.0/3.0-float64(cpMassPole*float64(cos*cos))/cpTotalMass))
+		xAcc := temp - float64(float64(cpPoleMassL*thetaAcc)*cos)/cpTotalMass
+		c.x[i] += float64(cpTau * c.v[i])
+		c.v[i] += float64(cpTau * xAcc)
+		c.theta[i] += float64(cpTau * omega)
+		c.omega[i] += float64(cpTau * thetaAcc)
+	}
+}
+
+// moved takes over the new numbers of cart i, unless its episode had ended.
+func (g *CartPole) moved(s *CartPoleState, c *carts, i int) Outcome {
 	if s.Terminated || s.Timedout {
 		return Outcome{Terminated: s.Terminated, Truncated: s.Timedout}
 	}
-	p := &s.Physics
-	force := -cpForce
-	if action == 1 {
-		force = cpForce
-	}
-	temp := (force + float64(float64(cpPoleMassL*float64(p[3]*p[3]))*sin)) / cpTotalMass
-	thetaAcc := (float64(cpGravity*sin) - float64(cos*temp)) /
-		float64(cpLength*(4.0/3.0-float64(cpMassPole*float64(cos*cos))/cpTotalMass))
-	xAcc := temp - float64(float64(cpPoleMassL*thetaAcc)*cos)/cpTotalMass
-	p[0] += float64(cpTau * p[1])
-	p[1] += float64(cpTau * xAcc)
-	p[2] += float64(cpTau * p[3])
-	p[3] += float64(cpTau * thetaAcc)
+	x, theta := c.x[i], c.theta[i]
+	s.Physics = [4]float64{x, c.v[i], theta, c.omega[i]}
 	s.Steps++
-	s.Terminated = p[0] < -cpMaxX || p[0] > cpMaxX || p[2] < -cpMaxTheta || p[2] > cpMaxTheta
+	s.Terminated = x < -cpMaxX || x > cpMaxX || theta < -cpMaxTheta || theta > cpMaxTheta
 	s.Timedout = s.Steps >= g.limit
 	return Outcome{g.reward(s.Terminated), s.Terminated, s.Timedout}
 }
@@ -172,6 +181,15 @@ func (g *CartPole) Observe(s *CartPoleState, row Row) {
 	obs := row.Float32(0)
 	for i, v := range s.Physics {
 		obs[i] = float32(v)
+	}
+}
+
+// ObserveBatch does the same for many carts.
+func (g *CartPole) ObserveBatch(states []*CartPoleState, obs []Array, row0 int) {
+	out := obs[0].F32[4*row0 : 4*(row0+len(states))]
+	for i, s := range states {
+		o, p := (*[4]float32)(out[4*i:]), &s.Physics
+		o[0], o[1], o[2], o[3] = float32(p[0]), float32(p[1]), float32(p[2]), float32(p[3])
 	}
 }
 
@@ -208,11 +226,4 @@ func (g *CartPole) Validate(s *CartPoleState) error {
 		}
 	}
 	return nil
-}
-
-// goTrig is the pure Go sine and cosine.
-func goTrig(states [][4]float64, sin, cos []float64) {
-	for i := range states {
-		sin[i], cos[i] = math.Sincos(states[i][2])
-	}
 }

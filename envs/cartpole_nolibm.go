@@ -5,4 +5,4 @@ package envs
 // libmName says that this build has no C library, so the sine and cosine are Go's.
 const libmName = "go(built without cgo: observations drift from Gymnasium's by up to 1e-6)"
 
-func libmTrig(states [][4]float64, sin, cos []float64) { goTrig(states, sin, cos) }
+func libmStep(c *carts, n int) { goStep(c, n) }

@@ -139,6 +139,12 @@ func (g *ConnectFour) Mask(s *ConnectFourState, legal []bool) {
 	}
 }
 
+// Legal is Mask for one action.
+func (g *ConnectFour) Legal(s *ConnectFourState, action int32) bool {
+	top := g.bottom[action] + uint8(g.rows) - 1
+	return !s.Ended && (s.Mine|s.Theirs)>>top&1 == 0
+}
+
 // ToPlay returns the mover.
 func (g *ConnectFour) ToPlay(s *ConnectFourState) int32 { return int32(s.Moves & 1) }
 

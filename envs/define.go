@@ -24,6 +24,8 @@ type Capabilities struct {
 	Renders    bool // Renderer
 	Solves     bool // Solver
 	Hashes     bool // Hasher
+	Restarts   bool // Restarter
+	Batches    bool // BatchStepper
 	Symmetries int  // how many, without the identity
 }
 
@@ -42,7 +44,7 @@ func Define[S any](rules Rules[S]) (*Env, error) {
 		caps: Capabilities{
 			Masks: k.mask != nil, Turns: k.turn != nil, Discounts: k.discount != nil,
 			Renders: k.render != nil, Solves: k.solve != nil,
-			Hashes: k.hash != nil,
+			Hashes: k.hash != nil, Restarts: k.restart != nil, Batches: k.batch != nil,
 		},
 	}
 	if s, ok := any(rules).(Symmetrer); ok {
@@ -78,6 +80,7 @@ type kernel[S any] struct {
 	layout    layout
 
 	mask     Masker[S]
+	legal    Legaler[S]
 	turn     Turner[S]
 	restart  Restarter[S]
 	start    Starter[S]
@@ -87,10 +90,16 @@ type kernel[S any] struct {
 	clone    Cloner[S]
 	codec    Codec[S]
 	batch    BatchStepper[S]
+	observe  BatchObserver[S]
 	solve    Solver[S]
+	inform   Informer[S]
+	reward   Rewarder[S]
+	paint    Painter[S]
 	hash     Hasher[S]
 	picker   Picker[S]
 	chance   Chancer[S] // only if Spec.NumOutcomes
+
+	conditional ConditionalMasker[S]
 }
 
 func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
@@ -100,6 +109,7 @@ func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
 	}
 	r := any(rules)
 	k.mask, _ = r.(Masker[S])
+	k.legal, _ = r.(Legaler[S])
 	k.turn, _ = r.(Turner[S])
 	k.restart, _ = r.(Restarter[S])
 	k.start, _ = r.(Starter[S])
@@ -109,15 +119,26 @@ func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
 	k.clone, _ = r.(Cloner[S])
 	k.codec, _ = r.(Codec[S])
 	k.batch, _ = r.(BatchStepper[S])
+	k.observe, _ = r.(BatchObserver[S])
 	k.solve, _ = r.(Solver[S])
 	k.hash, _ = r.(Hasher[S])
 	k.picker, _ = r.(Picker[S])
+	k.inform, _ = r.(Informer[S])
+	k.reward, _ = r.(Rewarder[S])
+	k.paint, _ = r.(Painter[S])
+	k.conditional, _ = r.(ConditionalMasker[S])
 	if k.spec.NumOutcomes > 0 {
 		k.chance, _ = r.(Chancer[S])
 	}
 	if k.spec.NumPlayers > 1 && k.turn == nil {
 		return nil, fmt.Errorf("envs: %s: %d players but no ToPlay method", k.spec.ID,
 			k.spec.NumPlayers)
+	}
+	if k.spec.NumPlayers > 2 && k.reward == nil {
+		return nil, fmt.Errorf("envs: %s: %d players but no Rewards method", k.spec.ID, k.spec.NumPlayers)
+	}
+	if (len(k.spec.Info) > 0) != (k.inform != nil) {
+		return nil, fmt.Errorf("envs: %s: Spec.Info and the method Info must come together", k.spec.ID)
 	}
 	if k.spec.NumOutcomes != 0 && k.chance == nil {
 		return nil, fmt.Errorf("envs: %s: Spec.NumOutcomes is %d; want 0, or the methods of Chancer", k.spec.ID,

@@ -11,11 +11,22 @@ import (
 
 // variants are the settings that the battery runs with; every registered id must have some.
 var variants = map[string][]string{
+	"BinPack-v0": {
+		`{"max_num_items":6,"obs_num_ems":8}`, `{"max_num_items":8,"obs_num_ems":5,"reward":"sparse","normalize":false,` +
+			`"invalid":"error","show_solution":true,"container":[9,7,5],"split_num_same_items":3}`,
+		`{"generator":"toy","ems_overflow":"jumanji","max_num_ems":6,"obs_num_ems":6}`,
+		`{"generator":"toy","ems_overflow":"drop_smallest","max_num_ems":4,"obs_num_ems":6,"max_num_items":25}`,
+	},
 	"CartPole-v1":    {`{}`, `{"math":"go","max_episode_steps":20,"sutton_barto_reward":true}`},
 	"ConnectFour-v0": {`{}`, `{"rows":4,"cols":5,"connect":3}`, `{"rows":3,"cols":16}`},
 	"Gomoku-v0":      {`{"size":9}`, `{"size":3,"connect":3}`},
-	"Pig-v0":         {`{}`, `{"target":20}`},
-	"TicTacToe-v0":   {`{}`},
+	"Maze-v0": {
+		`{}`, `{"rows":5,"cols":9,"generator":"division","obs":"planes","random_start":true}`,
+		`{"rows":2,"cols":64,"invalid":"error","obs":"flat","regenerate":false,"wall_density":0.5}`,
+		`{"layout":["S.#","..G"],"factored":true}`, `{"rows":3,"cols":3,"generator":"empty","random_start":true}`,
+	},
+	"Pig-v0":       {`{}`, `{"target":20}`},
+	"TicTacToe-v0": {`{}`},
 	"Table-v0": {`{"table":{
 		"next_state":[[1,2],[2,3],[0,3],[3,3]],"reward":[[0,1],[0.5,-1],[0,0],[0,0]],
 		"to_play":[0,1,0,1],"legal":[[1,1],[1,1],[0,1],[0,0]],"terminal":[0,0,0,1],"root":[0,1]}}`, `{"table":{
@@ -50,6 +61,22 @@ func TestKeywords(t *testing.T) {
 		{"ConnectFour-v0", `{"rows":"six"}`, `rows="six": want int`},
 		{"ConnectFour-v0", `{"rows":1}`, `rows=1; want 2 to 16`},
 		{"ConnectFour-v0", `{"rows":15,"cols":15}`, `= 240 bits; want at most 64`},
+		{"Maze-v0", `{"rows":1}`, `rows=1; want 2 to 64`},
+		{"Maze-v0", `{"wall_density":0.7}`, `wall_density=0.7; want 0 to 0.6`},
+		{"Maze-v0", `{"generator":"division"}`, `want odd numbers, such as 9 and 9`},
+		{"Maze-v0", `{"generator":"prim"}`, `generator="prim"; want one of ["random" "division" "empty" "layout"]`},
+		{"Maze-v0", `{"layout":["S#G","..#"]}`, `the goal G can't be reached from S`},
+		{"Maze-v0", `{"layout":["S.","G"]}`, `row 1 has 1 cells; want 2 as row 0`},
+		{"Maze-v0", `{"layout":["SS","G."]}`, `row 0, column 1 is 'S'`},
+		{"BinPack-v0", `{"container":[0,1,1]}`, `container is [0 1 1]; want lengths of 1 to 1000000`},
+		{"BinPack-v0", `{"max_num_items":0}`, `max_num_items=0; want 1 to 1000`},
+		{"BinPack-v0", `{"generator":"instance"}`, `needs csv_path or instance`},
+		{"BinPack-v0", `{"instance":{"container":[1,1,1],"items":[[1,1,1]],"sizes":[]}}`, `unknown field "sizes"`},
+		{"BinPack-v0", `{"instance":{"container":[1,1,1],"items":[[1,1,0]]}}`, `items[0] is [1 1 0]`},
+		{"BinPack-v0", `{"instance":{"container":[2,1,1],"items":[[1,1,1],[1,1,1]],"solution":[[0,0,0],[0,0,0]]}}`,
+			`solution[1] = [0 0 0] overlaps item 0`},
+		{"BinPack-v0", `{"instance":{"container":[2,1,1],"items":[[1,1,1]],"solution":[[2147483647,0,0]]}}`,
+			`solution[0] is [2147483647 0 0]; want 0 to 1000000`},
 		{"TicTacToe-v0", `{"rows":3}`, `no keyword "rows"; known: none`},
 		{"CartPole-v1", `{"math":"fast"}`, `math="fast"; want "libm" or "go"`},
 		{"Table-v0", `{}`, `next_state is empty`},

@@ -148,6 +148,11 @@ func (g *Gomoku) Pick(s *GomokuState, r uint64) int32 {
 	return -1
 }
 
+// Legal is Mask for one action.
+func (g *Gomoku) Legal(s *GomokuState, action int32) bool {
+	return !s.Ended && (s.Stones[0][action>>6]|s.Stones[1][action>>6])>>(action&63)&1 == 0
+}
+
 // ToPlay returns the mover.
 func (g *Gomoku) ToPlay(s *GomokuState) int32 { return s.Moves & 1 }
 

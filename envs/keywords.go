@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -73,4 +74,12 @@ func inRange(id, name string, got, lo, hi int) error {
 		return fmt.Errorf("%w: %s: %s=%d; want %d to %d", ErrKeyword, id, name, got, lo, hi)
 	}
 	return nil
+}
+
+// oneOf is an error unless got is among the values that are wanted.
+func oneOf(id, name, got string, want ...string) error {
+	if slices.Contains(want, got) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s: %s=%q; want one of %q", ErrKeyword, id, name, got, want)
 }

@@ -19,9 +19,11 @@ var (
 
 // registry holds the environments that come with azserve, one line each.
 var registry = map[string]Entry{
+	"BinPack-v0":     NewEntry("Pack boxes into a container, as jumanji's BinPack does.", NewBinPack),
 	"CartPole-v1":    NewEntry("Balance a pole on a cart, as Gymnasium's does.", NewCartPole),
 	"ConnectFour-v0": NewEntry("Drop stones to connect four, on any small board.", NewConnectFour),
 	"Gomoku-v0":      NewEntry("Five in a row, on a square board.", NewGomoku),
+	"Maze-v0":        NewEntry("Walk through a maze to its goal.", NewMaze),
 	"Pig-v0":         NewEntry("The dice game of two: roll again, or hold.", NewPig),
 	"Table-v0":       NewEntry("A game or decision process given as tables.", NewTable),
 	"TicTacToe-v0":   NewEntry("Noughts and crosses: the annotated example.", NewTicTacToe),
@@ -97,6 +99,13 @@ func Register(id string, e Entry) error {
 	}
 	added.entries[id] = e
 	return nil
+}
+
+// MustRegister is Register for an init function: it panics where Register fails.
+func MustRegister(id string, e Entry) {
+	if err := Register(id, e); err != nil {
+		panic(err)
+	}
 }
 
 // Make builds the environment registered under an id, with keywords (nil for the defaults).

@@ -1,5 +1,7 @@
 package envs
 
+import "image"
+
 // Rules are an environment's rules over a state S. S should be plain data: no pointers, maps or
 // slices. Then copying S is cloning the state, and its bytes come for free. A simulator that needs
 // pointers implements [Cloner] and [Codec] as well.
@@ -14,7 +16,8 @@ type Rules[S any] interface {
 	// seed, kept inside s. s may hold an older state.
 	Reset(s *S, seed uint64)
 
-	// Step applies an action in 0..NumActions-1 to s. The caller has checked that it is legal.
+	// Step applies an action in 0..NumActions-1 to s. The caller has checked that it is legal, unless
+	// Spec.AnyAction.
 	// On a state that has ended, Step changes nothing and returns the flags it ended with and
 	// reward 0, whatever the action.
 	Step(s *S, action int32) Outcome
@@ -35,6 +38,41 @@ type Masker[S any] interface {
 	// Mask writes legal for each of the NumActions actions. A state that has ended has none; any
 	// other state has at least one.
 	Mask(s *S, legal []bool)
+}
+
+// Legaler is for rules that know faster than from the mask whether one action is legal.
+type Legaler[S any] interface {
+	// Legal says what Mask says of an action in range.
+	Legal(s *S, action int32) bool
+}
+
+// ConditionalMasker is for rules with action components (Spec.Factorization) that know faster than from
+// the mask of all actions which values of the next component are possible.
+type ConditionalMasker[S any] interface {
+	// ConditionalMask writes, for each value v of the component after prefix, whether some legal action
+	// begins with prefix and v. It must say what [Factorization.Conditional] says.
+	ConditionalMask(s *S, prefix []int32, out []bool)
+}
+
+// Informer is for rules with Spec.Info.
+type Informer[S any] interface {
+	// Info fills this state's row of every array of Spec.Info.
+	Info(s *S, row Row)
+}
+
+// Rewarder is for games of several players that aren't zero-sum, or that have more than two players.
+// Without it the other player of a game of two gets the opposite of the mover's reward.
+type Rewarder[S any] interface {
+	// Rewards writes what the step that led to s gave to each of the NumPlayers players.
+	Rewards(s *S, rewards []float32)
+}
+
+// Painter draws a state as a picture. Without it the picture shows the renderer's text.
+type Painter[S any] interface {
+	// FrameSize returns the size of every picture in pixels.
+	FrameSize() (width, height int)
+	// Paint draws on a white frame of that size; package envs/canvas has lines, discs and text.
+	Paint(s *S, frame *image.RGBA)
 }
 
 // Turner is for rules with several players. Without it player 0 always moves.
@@ -139,6 +177,12 @@ type Codec[S any] interface {
 type BatchStepper[S any] interface {
 	// StepBatch does Step(states[i], actions[i]) for every i.
 	StepBatch(states []*S, actions []int32, out []Outcome)
+}
+
+// BatchObserver is for rules that observe many states faster together than one by one.
+type BatchObserver[S any] interface {
+	// ObserveBatch fills rows row0, row0+1, ... of the observation arrays with the states'.
+	ObserveBatch(states []*S, obs []Array, row0 int)
 }
 
 // Solver is for small games whose value is known: a reference to play and learn against.

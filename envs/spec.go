@@ -86,6 +86,20 @@ type Spec struct {
 	NumActions int // actions are 0..NumActions-1
 	NumPlayers int // players are 0..NumPlayers-1
 
+	// Factorization splits the actions into components; the zero value doesn't.
+	Factorization Factorization
+
+	// AllLegal says that every action is legal until the episode ends: a [Masker] then only tells whether it
+	// has, and a mask is no part of the observation.
+	AllLegal bool
+
+	// AnyAction says that Step takes every action in range, whatever the mask says, as rules with a penalty
+	// for illegal moves do. Without it an illegal action is an error, and nothing is stepped.
+	AnyAction bool
+
+	// Info are further arrays beside the observation, not meant for a network: an [Informer] fills them.
+	Info []ArraySpec
+
 	// NumOutcomes is how many outcomes a Chancer's draws have at most; 0 where the rules draw nothing that
 	// search must plan for.
 	NumOutcomes int
@@ -113,9 +127,17 @@ func (s *Spec) validate() error {
 	case len(s.Obs) == 0:
 		return fmt.Errorf("envs: %s: Spec.Obs is empty; want at least one array", s.ID)
 	}
+	if err := s.Factorization.validate(s.NumActions); err != nil {
+		return fmt.Errorf("envs: %s: %w", s.ID, err)
+	}
 	for _, a := range s.Obs {
 		if err := a.validate(); err != nil {
 			return fmt.Errorf("envs: %s: observation %q: %w", s.ID, a.Name, err)
+		}
+	}
+	for _, a := range s.Info {
+		if err := a.validate(); err != nil {
+			return fmt.Errorf("envs: %s: info %q: %w", s.ID, a.Name, err)
 		}
 	}
 	return nil

@@ -110,6 +110,9 @@ func (*TicTacToe) Mask(s *TicTacToeState, legal []bool) {
 	}
 }
 
+// Legal is Mask for one action.
+func (g *TicTacToe) Legal(s *TicTacToeState, action int32) bool { return !s.Ended && g.free(s, action) }
+
 // ToPlay returns the mover.
 func (*TicTacToe) ToPlay(s *TicTacToeState) int32 { return int32(s.Mover) }
 
