@@ -18,10 +18,11 @@ var (
 //	bit  31  30..27      26..k        k-1..0
 //	     0   store mark  generation   slot
 //
-// k depends on Config.MaxStates: 20 bits of slot and 7 of generation by default. A freed slot waits
-// at the end of a queue before it is used again, with the next generation. So a stale handle is
-// caught unless its slot was meanwhile used again an exact multiple of 2^(27-k) times; a handle of
-// another store is caught unless 15 stores were opened in between.
+// k depends on Config.MaxStates: 20 bits of slot and 7 of generation by default. The generation rises when
+// users have given back all they held of a state, although a pool's environment may still be in it. A freed
+// slot waits at the end of a queue before it is used again. So a stale handle is caught unless its slot
+// was meanwhile given out again an exact multiple of 2^(27-k) times; a handle of another store is caught
+// unless 15 stores were opened in between.
 const (
 	markBits  = 4
 	markShift = 31 - markBits
@@ -36,6 +37,7 @@ type handles struct {
 	bits    uint   // of the slot
 	genMask uint16 // generations wrap here
 	gens    []uint16
+	given   []int32 // references that users hold, of each slot
 }
 
 func newHandles(maxStates int) handles {
@@ -56,14 +58,49 @@ func (h *handles) of(slot int32) int32 {
 // the error.
 func (h *handles) slot(row int, handle int32) (int32, error) {
 	slot := handle & (1<<h.bits - 1)
-	switch {
-	case handle < 0 || handle>>markShift != h.mark || int(slot) >= len(h.gens):
-		return 0, fmt.Errorf("%w: row %d: %d", ErrForeign, row, handle)
-	case h.of(slot) != handle:
-		return 0, fmt.Errorf("%w: row %d: %d", ErrStale, row, handle)
+	if int(slot) < len(h.gens) && h.of(slot) == handle && h.given[slot] > 0 {
+		return slot, nil
 	}
-	return slot, nil
+	if handle < 0 || handle>>markShift != h.mark || int(slot) >= len(h.gens) {
+		return 0, fmt.Errorf("%w: row %d: %d", ErrForeign, row, handle)
+	}
+	return 0, fmt.Errorf("%w: row %d: %d", ErrStale, row, handle)
 }
 
-// retire makes the handle of a freed slot stale.
-func (h *handles) retire(slot int32) { h.gens[slot] = (h.gens[slot] + 1) & h.genMask }
+// grow makes room for n slots.
+func (h *handles) grow(n int) {
+	h.gens = append(h.gens, make([]uint16, n-len(h.gens))...)
+	h.given = append(h.given, make([]int32, n-len(h.given))...)
+}
+
+// give returns the handle of a slot, of which a user holds one reference more now.
+func (h *handles) give(slot int32) int32 {
+	h.given[slot]++
+	return h.of(slot)
+}
+
+// take takes a user's reference back; it returns false if there is none.
+func (h *handles) take(slot int32) bool {
+	if h.given[slot] == 0 {
+		return false
+	}
+	h.given[slot]--
+	return true
+}
+
+// retire makes the handles of slots stale of which no user holds a reference. A slot may occur often; its
+// generation rises once.
+func (h *handles) retire(slots []int32) {
+	for _, slot := range slots {
+		if h.given[slot] == 0 {
+			h.gens[slot] = (h.gens[slot] + 1) & h.genMask
+			h.given[slot] = retired
+		}
+	}
+	for _, slot := range slots {
+		h.given[slot] = max(h.given[slot], 0)
+	}
+}
+
+// retired marks a slot whose generation has risen.
+const retired = -1

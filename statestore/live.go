@@ -36,16 +36,19 @@ func (l *Live) Own(envs, parents, children []int32) error {
 	}
 	shared := 0
 	for i, e := range envs {
-		parents[i] = l.slots[e]
-		if s.slots.refs[parents[i]] > 1 {
+		slot := l.slots[e]
+		parents[i], children[i] = slot, slot
+		if s.slots.refs[slot] > 1 {
 			shared++
 		}
+	}
+	if shared == 0 {
+		return nil
 	}
 	if err := s.slots.room(shared); err != nil {
 		return err
 	}
 	for i, slot := range parents {
-		children[i] = slot
 		if s.slots.refs[slot] > 1 {
 			if err := s.alloc(children[i : i+1]); err != nil {
 				return err // can't be: there is room
@@ -64,6 +67,18 @@ func (l *Live) Moved(envs, parents, children []int32) {
 		if parents[i] != children[i] {
 			l.slots[e] = children[i]
 			s.unref(parents[i : i+1])
+		}
+	}
+}
+
+// Disown takes back what Own gave for steps that will not be taken.
+func (l *Live) Disown(parents, children []int32) {
+	s := l.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, child := range children {
+		if child != parents[i] {
+			s.unref(children[i : i+1])
 		}
 	}
 }
@@ -89,7 +104,7 @@ func (l *Live) Snapshot(envs, out []int32) error {
 	for i, e := range envs {
 		slot := l.slots[e]
 		s.slots.refs[slot]++
-		out[i] = s.handles.of(slot)
+		out[i] = s.handles.give(slot)
 	}
 	s.given += len(envs)
 	return nil
@@ -125,4 +140,38 @@ func (l *Live) Close() {
 	defer s.mu.Unlock()
 	s.unref(l.slots)
 	l.slots = nil
+}
+
+// Hold keeps the present state of an environment alive, without a handle, until Drop.
+func (l *Live) Hold(env int32) int32 { return l.HoldSlot(l.slots[env]) }
+
+// HoldSlot is Hold of a slot that is held already.
+func (l *Live) HoldSlot(slot int32) int32 {
+	l.store.mu.Lock()
+	defer l.store.mu.Unlock()
+	l.store.slots.refs[slot]++
+	return slot
+}
+
+// Drop ends a Hold.
+func (l *Live) Drop(slot int32) { l.store.unpin([]int32{slot}) }
+
+// Replay makes states by stepping copies of held states again, with one row of actions each, writes their
+// handles to out and drops what was held.
+func (l *Live) Replay(starts []int32, actions [][]int32, out []int32) error {
+	s := l.store
+	defer s.unpin(starts)
+	return s.create(out, func(slots []int32) error {
+		if err := s.arena.Copy(slots, s.arena, starts); err != nil {
+			return err
+		}
+		var o [1]envs.Outcome
+		for i, row := range actions {
+			slot := slots[i : i+1]
+			for k := range row {
+				s.arena.Step(slot, slot, row[k:k+1], o[:])
+			}
+		}
+		return nil
+	})
 }

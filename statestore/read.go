@@ -7,11 +7,15 @@ type View struct {
 	Obs    []envs.Array // one an observation array, [B, ...]
 	Mask   []bool       // [B, A], true where legal
 	ToPlay []int32      // [B]
+	Info   []envs.Array // one an array of Spec.Info
 }
 
 func (v *View) fill(a envs.Arena, slots []int32, row0 int) {
 	if v.Obs != nil {
 		a.Observe(slots, v.Obs, row0)
+	}
+	if v.Info != nil {
+		a.Info(slots, v.Info, row0)
 	}
 	if v.Mask != nil {
 		n := a.Spec().NumActions
@@ -29,6 +33,37 @@ func (s *Store) Read(handles []int32, v View) error {
 		return nil
 	})
 }
+
+// ConditionalMask writes which values of the next action component some legal action completes, after a
+// prefix a row: width entries a row, false beyond the component's size.
+func (s *Store) ConditionalMask(handles []int32, prefixes *envs.Prefixes, mask []bool, width int) error {
+	if err := s.env.Spec().Factorization.Check(prefixes, len(handles)); err != nil {
+		return err
+	}
+	return s.read(handles, func(slots []int32) error {
+		s.arena.ConditionalMask(slots, prefixes, mask, width)
+		return nil
+	})
+}
+
+// Hash writes a key of each state: equal states have equal keys (see envs.Hasher).
+func (s *Store) Hash(handles []int32, keys []uint64) error {
+	return s.read(handles, func(slots []int32) error {
+		s.arena.Hash(slots, keys)
+		return nil
+	})
+}
+
+// Paint draws the states, one picture a row (see envs.Arena.Paint).
+func (s *Store) Paint(handles []int32, frames []uint8) error {
+	return s.read(handles, func(slots []int32) error {
+		s.arena.Paint(slots, frames)
+		return nil
+	})
+}
+
+// FrameSize returns the size of a picture in pixels.
+func (s *Store) FrameSize() (width, height int) { return s.arena.FrameSize() }
 
 // Dump returns each state's portable bytes (see envs.Arena.AppendState).
 func (s *Store) Dump(handles []int32) ([][]byte, error) {

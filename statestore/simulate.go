@@ -21,8 +21,10 @@ func rowError(row int, err error) error { return fmt.Errorf("row %d: %w", row, e
 type Steps struct {
 	Children   []int32   // [B] handles of the new states
 	Reward     []float32 // [B] to the player who moved
+	Rewards    []float32 // [B, P] to each player
 	Terminated []bool    // [B]
 	Truncated  []bool    // [B]
+	Over       []bool    // [B] either of both
 	View                 // of the new states
 }
 
@@ -30,6 +32,7 @@ type Steps struct {
 type job struct {
 	store           *Store
 	slots, parents  []int32 // slots of the call's handles; of parents
+	movers          []int32
 	actions         []int32
 	out             []envs.Outcome
 	steps           *Steps
@@ -75,6 +78,9 @@ func (s *Store) Simulate(parents, actions []int32, out *Steps) error {
 	defer s.jobs.Put(j)
 	j.parents, j.out = fit(j.parents, len(parents)), fit(j.out, len(parents))
 	j.actions, j.steps, j.err, j.illegal = actions, out, nil, len(parents)
+	if out.Rewards != nil {
+		j.movers = fit(j.movers, len(parents))
+	}
 	if err := s.begin(parents, j); err != nil {
 		return err
 	}
@@ -162,8 +168,14 @@ func (j *job) checkShard(lo, hi int) {
 func (j *job) stepShard(lo, hi int) {
 	defer j.recover(lo)
 	start := time.Now()
-	out := j.out[lo:hi]
-	j.store.arena.Step(j.parents[lo:hi], j.slots[lo:hi], j.actions[lo:hi], out)
+	out, a := j.out[lo:hi], j.store.arena
+	if j.steps.Rewards != nil {
+		a.ToPlay(j.parents[lo:hi], j.movers[lo:hi])
+	}
+	a.Step(j.parents[lo:hi], j.slots[lo:hi], j.actions[lo:hi], out)
+	if n := a.Spec().NumPlayers; j.steps.Rewards != nil {
+		a.Rewards(j.slots[lo:hi], j.movers[lo:hi], out, j.steps.Rewards[lo*n:hi*n])
+	}
 	j.steps.outcomes(out, lo)
 	j.steps.fill(j.store.arena, j.slots[lo:hi], lo)
 	j.store.dispatch.Learn(hi-lo, time.Since(start))
@@ -184,6 +196,11 @@ func (o *Steps) outcomes(out []envs.Outcome, row0 int) {
 	if o.Truncated != nil {
 		for i, r := range out {
 			o.Truncated[row0+i] = r.Truncated
+		}
+	}
+	if o.Over != nil {
+		for i, r := range out {
+			o.Over[row0+i] = r.Terminated || r.Truncated
 		}
 	}
 }

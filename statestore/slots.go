@@ -3,6 +3,7 @@ package statestore
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // ErrBudget is returned when a call needs more states or bytes than the store may hold.
@@ -35,12 +36,15 @@ func (s *slots) room(n int) error {
 func (s *slots) take(out []int32) {
 	for i := range out {
 		if s.free == 0 {
+			s.refs = slices.Grow(s.refs, len(out)-i)
 			out[i] = int32(len(s.refs))
 			s.refs = append(s.refs, 1)
 			continue
 		}
 		out[i] = s.queue[s.head]
-		s.head = (s.head + 1) % len(s.queue)
+		if s.head++; s.head == len(s.queue) {
+			s.head = 0
+		}
 		s.free--
 		s.refs[out[i]] = 1
 	}
@@ -49,18 +53,21 @@ func (s *slots) take(out []int32) {
 
 func (s *slots) note() { s.peak = max(s.peak, s.live()+s.held) }
 
-// drop takes a reference away; it returns true if that was the last, and the slot is free now.
-func (s *slots) drop(slot int32) bool {
+// drop takes a reference away; the slot is free after the last.
+func (s *slots) drop(slot int32) {
 	s.refs[slot]--
 	if s.refs[slot] > 0 {
-		return false
+		return
 	}
 	if s.free == len(s.queue) {
 		s.growQueue()
 	}
-	s.queue[(s.head+s.free)%len(s.queue)] = slot
+	end := s.head + s.free
+	if end >= len(s.queue) {
+		end -= len(s.queue)
+	}
+	s.queue[end] = slot
 	s.free++
-	return true
 }
 
 // growQueue makes the ring as large as the number of slots, so that it grows seldom.

@@ -128,7 +128,7 @@ func (s *Store) alloc(out []int32) error {
 	}
 	s.slots.take(out)
 	if n := len(s.slots.refs); n > len(s.handles.gens) {
-		s.handles.gens = append(s.handles.gens, make([]uint16, n-len(s.handles.gens))...)
+		s.handles.grow(n)
 		s.arena.Grow(n)
 	}
 	return nil
@@ -137,9 +137,7 @@ func (s *Store) alloc(out []int32) error {
 // unref drops one reference of each slot. Call with the lock held.
 func (s *Store) unref(slots []int32) {
 	for _, slot := range slots {
-		if s.slots.drop(slot) {
-			s.handles.retire(slot)
-		}
+		s.slots.drop(slot)
 	}
 }
 
@@ -154,6 +152,7 @@ func (s *Store) Retain(handles []int32) error {
 	}
 	for _, slot := range j.slots {
 		s.slots.refs[slot]++
+		s.handles.give(slot)
 	}
 	s.given += len(handles)
 	return nil
@@ -170,18 +169,15 @@ func (s *Store) Release(handles []int32) error {
 		return err
 	}
 	for i, slot := range j.slots {
-		s.slots.refs[slot]--
-		if s.slots.refs[slot] < 0 {
-			for _, undo := range j.slots[:i+1] {
-				s.slots.refs[undo]++
-			}
-			return fmt.Errorf("%w: row %d: %d is released more often than it was retained", ErrStale, i,
-				handles[i])
+		if s.handles.take(slot) {
+			continue
 		}
+		for _, undo := range j.slots[:i] {
+			s.handles.give(undo)
+		}
+		return fmt.Errorf("%w: row %d: %d is released more often than it was retained", ErrStale, i, handles[i])
 	}
-	for _, slot := range j.slots {
-		s.slots.refs[slot]++
-	}
+	s.handles.retire(j.slots)
 	s.unref(j.slots)
 	s.given -= len(handles)
 	return nil
@@ -220,7 +216,7 @@ func (s *Store) create(out []int32, fill func(slots []int32) error) (err error) 
 // give writes the handles of slots whose reference now belongs to the user. Call with the lock held.
 func (s *Store) give(slots, out []int32) {
 	for i, slot := range slots {
-		out[i] = s.handles.of(slot)
+		out[i] = s.handles.give(slot)
 	}
 	s.given += len(slots)
 }

@@ -340,3 +340,24 @@ func BenchmarkSimulate(b *testing.B) {
 		})
 	}
 }
+
+// A handle that occurs very often in one Release is stale afterwards, like any other.
+func TestReleaseOfManyReferencesAtOnce(t *testing.T) {
+	env, err := envs.Make("TicTacToe-v0", nil)
+	require.NoError(t, err)
+	s, err := statestore.New(env, statestore.Config{MaxStates: 1 << 22}, nil)
+	require.NoError(t, err)
+	live, err := s.NewLive(1)
+	require.NoError(t, err)
+	live.Arena().Reset([]int32{0}, nil, []uint64{0})
+	var h, again [1]int32
+	many := make([]int32, 32) // as often as there are generations
+	for i := range many {
+		require.NoError(t, live.Snapshot([]int32{0}, many[i:i+1]))
+	}
+	require.NoError(t, s.Release(many))
+	require.NoError(t, live.Snapshot([]int32{0}, again[:]))
+	h[0] = many[0]
+	require.NotEqual(t, h, again)
+	require.ErrorIs(t, s.Release(h[:]), statestore.ErrStale)
+}
