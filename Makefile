@@ -20,7 +20,7 @@ bin/azserve: $(GOFILES) go.mod go.sum
 	$(GO) build -o $@ ./cmd/azserve
 
 $(NATIVE): $(GOFILES) python/src/azserve/azserve.h go.mod go.sum
-	$(GO) build -buildmode=c-shared -o $@ ./python/native
+	$(GO) build -buildmode=c-shared -o $@ ./python/libazserve
 	@rm -f python/src/azserve/libazserve.h
 
 $(VENV)/.installed: $(NATIVE) python/pyproject.toml
@@ -37,14 +37,15 @@ test: build ## all tests: Go with the race detector where it pays, and Python
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/azserve
 	$(PY) -m pytest -q python/tests
 
-test-all: build ## test, and what needs large packages (torch, jax, mctx)
-	$(PY) -m pip install -q --disable-pip-version-check 'mctx==0.0.71' 'jax==0.10.2' 'gymnasium==1.4.0' torch
+test-all: build ## test, and what needs large packages (torch, jax, mctx, moviepy)
+	$(PY) -m pip install -q --disable-pip-version-check 'mctx==0.0.71' 'jax==0.10.2' \
+		torch moviepy array-api-compat
 	$(MAKE) test
 
 check: build ## formatting, vet, static analysis, types; changes no file
 	@test -z "$$(gofmt -l $(GOFILES))" || { echo "gofmt these:"; gofmt -l $(GOFILES); exit 1; }
 	$(GO) vet ./...
-	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./... | grep -v python/native)
+	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./... | grep -v /python/)
 	$(GO) mod tidy -diff
 	$(GO) tool staticcheck ./...
 	$(VENV)/bin/ruff check python

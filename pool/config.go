@@ -33,7 +33,9 @@ type Config struct {
 	NumThreads int      // 0 means as Threads says
 	Dispatch   dispatch.Mode
 	Autoreset  Autoreset // "" means SameStep
-	MaxStates  int       // budget of states beside the environments' own; see statestore.Config
+	CPUs       []int     // worker t is pinned to CPUs[t % len]; empty: the system decides
+	Record     bool      // keep the actions of each episode, for Replay
+	MaxStates  int       // budget of states; see statestore.Config. The environments' own come on top, to 2^24 in all
 	MaxBytes   int64
 }
 

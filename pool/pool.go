@@ -3,12 +3,14 @@ package pool
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/internal/dispatch"
 	"github.com/azserve/azserve/internal/rng"
+	"github.com/azserve/azserve/internal/safe"
 	"github.com/azserve/azserve/statestore"
 )
 
@@ -33,32 +35,24 @@ const (
 	inFlight               // between send and recv
 )
 
-// job is what an environment in flight is to do.
-type job struct {
-	env    int32
-	action int32
-	kind   jobKind
-	parent int32 // slot of its state
-	child  int32 // slot of its next state
-}
-
 type jobKind uint8
 
 const (
-	jobReset jobKind = iota // first episode or explicit reset, from the seed
-	jobStep
-	jobRestart // next episode (NextStep)
+	jobStep    jobKind = iota
+	jobReset           // first episode or explicit reset, from the seed
+	jobRestart         // next episode (NextStep)
 )
 
 // Pool steps many environments. Safe for concurrent use.
 type Pool struct {
-	env     *envs.Env
-	cfg     Config
-	workers *Workers
-	store   *statestore.Store
-	live    *statestore.Live
-	cost    *dispatch.Dispatcher
-	threads int
+	env      *envs.Env
+	cfg      Config
+	workers  *Workers // take shards of whole batches
+	steppers *Workers // take jobs from the queue; a slow environment keeps no shard waiting
+	store    *statestore.Store
+	live     *statestore.Live
+	cost     *dispatch.Dispatcher
+	threads  int
 
 	mu      sync.Mutex // guards what follows, but not the rows of environments in flight
 	wake    sync.Cond  // on mu: something got ready, or the pool closed
@@ -66,21 +60,25 @@ type Pool struct {
 	seeds   []uint64
 	episode []uint64 // started so far, of each environment
 	elapsed []int32  // steps of the current episode
-	queue   []job    // sent, not begun, oldest first
+	queue   jobs     // sent, not begun, oldest first
 	inline  bool     // the queue waits for Recv's thread, not for workers
-	running int      // threads that do jobs
+	coming  int      // workers that were started and haven't come to the queue yet
+	busy    int      // workers that do jobs
+	guests  int      // callers' threads that use the states outside of the lock
 	sent    []int32  // in flight on workers, in the order they were sent
 	out     int      // environments in flight
 	done    []int32  // in flight and ready, first ready first
 	closed  bool
 	ended   chan struct{} // closed when Close is done
 
-	rows rows // results of workers, one row an environment
-	tmp  sync.Pool
+	rows   rows         // results of workers, one row an environment
+	logs   []episodeLog // with Config.Record
+	timing timing
+	tmp    sync.Pool
 }
 
-// An environment in flight belongs to the thread that does its job: its entries of episode, elapsed
-// and rows are then that thread's, without the lock.
+// An environment in flight belongs to the thread that does its job: its entries of episode, elapsed,
+// rows, logs and timing are then that thread's, without the lock.
 
 // New makes a pool. Nothing runs before AsyncReset.
 func New(env *envs.Env, cfg Config) (*Pool, error) {
@@ -92,13 +90,17 @@ func New(env *envs.Env, cfg Config) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	workers, err := NewWorkers(threads)
-	if err != nil {
+	p := &Pool{env: env, cfg: cfg, threads: threads, ended: make(chan struct{})}
+	if p.workers, err = NewPinned(threads, cfg.CPUs); err != nil {
 		return nil, err
 	}
-	p := &Pool{env: env, cfg: cfg, workers: workers, threads: threads, ended: make(chan struct{})}
+	if p.steppers, err = newWorkers(threads, cfg.CPUs, false); err != nil {
+		p.workers.Close()
+		return nil, err
+	}
 	if err := p.open(); err != nil {
-		workers.Close()
+		p.workers.Close()
+		p.steppers.Close()
 		return nil, err
 	}
 	return p, nil
@@ -110,9 +112,20 @@ func (p *Pool) open() error {
 	if budget == 0 {
 		budget = statestore.DefaultMaxStates
 	}
+	own := n // states of the pool itself, beside the user's budget
+	if p.cfg.Record {
+		own = 2 * n
+	}
+	bytes := p.cfg.MaxBytes
+	if bytes > 0 {
+		bytes += int64(own) * int64(p.env.StateSize())
+	}
+	if budget > statestore.MaxStatesLimit {
+		return fmt.Errorf("%w: max_states=%d; want at most %d", ErrConfig, budget, statestore.MaxStatesLimit)
+	}
 	var err error
 	p.store, err = statestore.New(p.env, statestore.Config{
-		MaxStates: min(budget+n, statestore.MaxStatesLimit), MaxBytes: p.cfg.MaxBytes, Dispatch: p.cfg.Dispatch,
+		MaxStates: min(budget+own, statestore.MaxStatesLimit), MaxBytes: bytes, Dispatch: p.cfg.Dispatch,
 	}, p.workers)
 	if err != nil {
 		return err
@@ -129,6 +142,10 @@ func (p *Pool) open() error {
 	p.episode = make([]uint64, n)
 	p.elapsed = make([]int32, n)
 	p.rows = newRows(p.env.Spec(), n)
+	p.timing = newTiming(n)
+	if p.cfg.Record {
+		p.logs = make([]episodeLog, n)
+	}
 	p.tmp.New = func() any { return &scratch{} }
 	return nil
 }
@@ -145,37 +162,52 @@ func (p *Pool) NumThreads() int { return p.threads }
 // Store returns the pool's states: Simulate, Release and the rest work on snapshots.
 func (p *Pool) Store() *statestore.Store { return p.store }
 
+// Pending returns how many environments are in flight: sent, and not received yet.
+func (p *Pool) Pending() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.out
+}
+
 // Workers returns the pool's threads.
 func (p *Pool) Workers() *Workers { return p.workers }
 
-// AsyncReset starts a new episode from its seed in every environment; the results come with Recv.
-// seeds replaces the pool's seeds; nil keeps them, and the episodes are then the next ones of each
-// environment's own stream.
-func (p *Pool) AsyncReset(seeds []uint64) error {
+// AsyncReset starts a new episode in the environments ids (nil: all); the results come with Recv. Row i
+// starts from seeds[i] where seeded[i] is true, or everywhere if seeded is nil; otherwise, and with nil
+// seeds, the episode is the next one of the environment's own stream. A bad row makes the whole call fail.
+func (p *Pool) AsyncReset(ids []int32, seeds []uint64, seeded []bool) error {
+	sc := p.tmp.Get().(*scratch)
+	defer p.tmp.Put(sc)
+	if ids == nil {
+		ids = sc.upTo(len(p.seeds))
+	}
+	if (seeds != nil && len(seeds) != len(ids)) || (seeded != nil && len(seeded) != len(seeds)) {
+		return fmt.Errorf("%w: %d seeds for %d environments; want one each", ErrConfig, len(seeds), len(ids))
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.closed:
+	if p.closed {
 		return ErrClosed
-	case seeds != nil && len(seeds) != len(p.seeds):
-		return fmt.Errorf("%w: %d seeds; want num_envs=%d", ErrConfig, len(seeds), len(p.seeds))
-	case p.out > 0:
-		return fmt.Errorf("%w: %d of them: receive their results first", ErrBusy, p.out)
 	}
-	ids := make([]int32, len(p.seeds))
-	for i := range ids {
-		ids[i] = int32(i)
+	if err := p.checkIdle(ids, sc, true); err != nil {
+		return err
 	}
-	return p.enqueue(ids, func(i int) job {
-		if seeds != nil {
-			p.seeds[i], p.episode[i] = seeds[i], 0
+	first := p.queue.len()
+	if err := p.enqueue(ids); err != nil {
+		return err
+	}
+	for i, e := range ids {
+		if seeds != nil && (seeded == nil || seeded[i]) {
+			p.seeds[e], p.episode[e] = seeds[i], 0
 		}
 		kind := jobRestart
-		if p.status[i] == fresh || p.episode[i] == 0 {
+		if p.status[e] == fresh || p.episode[e] == 0 {
 			kind = jobReset
 		}
-		return job{kind: kind}
-	})
+		p.queue.kind[first+i], p.queue.action[first+i] = kind, 0
+	}
+	p.launch(ids)
+	return nil
 }
 
 // Send gives an action to each of the environments ids (nil means 0, 1, 2, ...); their results come
@@ -194,12 +226,26 @@ func (p *Pool) Send(actions, ids []int32) error {
 	if err := p.checkSend(actions, ids, sc); err != nil {
 		return err
 	}
-	return p.enqueue(ids, func(i int) job {
-		if p.status[ids[i]] == ended {
-			return job{kind: jobRestart}
+	first := p.queue.len()
+	if err := p.enqueue(ids); err != nil {
+		return err
+	}
+	copy(p.queue.action[first:], actions)
+	kinds := p.queue.kind[first:]
+	for i, e := range ids {
+		kinds[i] = jobStep
+		if p.status[e] == ended {
+			kinds[i] = jobRestart
 		}
-		return job{kind: jobStep, action: actions[i]}
-	})
+	}
+	p.launch(ids)
+	return nil
+}
+
+// asks says that an action may be illegal in a state, so that the rules must be asked.
+func (p *Pool) asks() bool {
+	spec := p.env.Spec()
+	return !spec.AllLegal && !spec.AnyAction && p.env.Capabilities().Masks
 }
 
 // checkSend reports the first bad row. Call with the lock held.
@@ -207,7 +253,10 @@ func (p *Pool) checkSend(actions, ids []int32, sc *scratch) error {
 	if p.closed {
 		return ErrClosed
 	}
-	if err := p.checkIdle(ids, sc); err != nil {
+	if p.allWell(actions, ids) {
+		return nil
+	}
+	if err := p.checkIdle(ids, sc, true); err != nil {
 		return err
 	}
 	n := int32(p.env.Spec().NumActions)
@@ -222,25 +271,70 @@ func (p *Pool) checkSend(actions, ids []int32, sc *scratch) error {
 				e, actions[i], n-1)
 		}
 	}
-	sc.fit(len(ids))
-	p.live.Slots(ids, sc.parents)
-	if bad := p.live.Arena().Check(sc.parents, actions); bad >= 0 {
-		return fmt.Errorf("%w: row %d: env_id %d: action %d is illegal there", statestore.ErrAction,
-			bad, ids[bad], actions[bad])
+	if !p.asks() {
+		return nil
+	}
+	return p.checkLegal(actions, ids, sc)
+}
+
+// checkLegal asks the rules, without the lock; meanwhile the environments are in flight to everybody else.
+// Call with the lock held.
+func (p *Pool) checkLegal(actions, ids []int32, sc *scratch) error {
+	sc.slots, sc.was = grow(sc.slots, len(ids)), grow(sc.was, len(ids))
+	p.live.Slots(ids, sc.slots)
+	for i, e := range ids {
+		sc.was[i], p.status[e] = p.status[e], inFlight
+	}
+	p.guests++
+	p.mu.Unlock()
+	bad := -1
+	err := safe.Call(func() error {
+		bad = p.live.Arena().Check(sc.slots, actions)
+		return nil
+	})
+	p.mu.Lock()
+	p.guests--
+	p.wake.Broadcast()
+	for i, e := range ids {
+		p.status[e] = sc.was[i]
+	}
+	switch {
+	case p.closed:
+		return ErrClosed
+	case err != nil:
+		return fmt.Errorf("pool: legal actions: %w", err)
+	case bad >= 0:
+		return fmt.Errorf("%w: row %d: env_id %d: action %d is illegal there", statestore.ErrAction, bad, ids[bad],
+			actions[bad])
 	}
 	return nil
 }
 
-// checkIdle reports the first id that is out of range, in flight, or occurs twice. Call with the
-// lock held.
-func (p *Pool) checkIdle(ids []int32, sc *scratch) error {
+// allWell says that every environment is sent an action that can't be wrong, in order. It is the common case
+// of checkSend, and quick.
+func (p *Pool) allWell(actions, ids []int32) bool {
+	if len(ids) != len(p.status) || p.asks() {
+		return false
+	}
+	n := uint32(p.env.Spec().NumActions)
+	for i, e := range ids {
+		if int(e) != i || p.status[i] != ready || uint32(actions[i]) >= n {
+			return false
+		}
+	}
+	return true
+}
+
+// checkIdle reports the first id that is out of range or in flight, or occurs twice where once says that it
+// may not. Call with the lock held.
+func (p *Pool) checkIdle(ids []int32, sc *scratch, once bool) error {
 	seen := sc.marks(len(p.status))
 	defer sc.unmark(ids)
 	for i, e := range ids {
 		switch {
 		case e < 0 || int(e) >= len(p.status):
 			return fmt.Errorf("%w: row %d: env_id %d; want 0 to %d", ErrEnvID, i, e, len(p.status)-1)
-		case seen[e]:
+		case seen[e] && once:
 			return fmt.Errorf("%w: row %d: env_id %d occurs twice", ErrEnvID, i, e)
 		case p.status[e] == inFlight:
 			return fmt.Errorf("%w: row %d: env_id %d: receive its result first", ErrBusy, i, e)
@@ -250,37 +344,44 @@ func (p *Pool) checkIdle(ids []int32, sc *scratch) error {
 	return nil
 }
 
-// enqueue puts environments in flight, each with the job that what returns for its row. Call with
-// the lock held and everything checked but the budget.
-func (p *Pool) enqueue(ids []int32, what func(i int) job) error {
-	sc := p.tmp.Get().(*scratch)
-	defer p.tmp.Put(sc)
-	sc.fit(len(ids))
-	if err := p.live.Own(ids, sc.parents, sc.children); err != nil {
+// enqueue puts jobs of environments at the end of the queue; the caller writes their kinds and actions and
+// launches them. Call with the lock held and everything checked but the budget.
+func (p *Pool) enqueue(ids []int32) error {
+	first := p.queue.len()
+	p.queue.extend(len(ids))
+	q := &p.queue
+	if err := p.live.Own(ids, q.parent[first:], q.child[first:]); err != nil {
+		q.extend(-len(ids))
 		return err
 	}
-	for i, e := range ids {
-		j := what(i)
-		j.env, j.parent, j.child = e, sc.parents[i], sc.children[i]
-		p.queue = append(p.queue, j)
+	copy(q.env[first:], ids)
+	return nil
+}
+
+// launch puts environments in flight, whose jobs are at the end of the queue. Call with the lock held.
+func (p *Pool) launch(ids []int32) {
+	for _, e := range ids {
 		p.status[e] = inFlight
 	}
 	if p.out == 0 {
 		p.inline = p.prefersInline()
 	}
 	p.out += len(ids)
-	if !p.inline {
+	switch {
+	case !p.inline:
 		p.sent = append(p.sent, ids...)
 		p.hire()
+	case !p.prefersInline():
+		p.handOver()
 	}
-	return nil
 }
 
 // quick is the most work that waits for Recv: more begins at once, on the workers.
 const quick = time.Millisecond
 
 // prefersInline says whether the work in hand is better begun within Recv: it is then done in place
-// in the caller's memory, and handed over only as far as sharding pays.
+// in the caller's memory, and handed over only as far as sharding pays. Where Recv takes the first that are
+// ready it never is: one environment that is slow for once would hold up the others.
 func (p *Pool) prefersInline() bool {
 	switch p.cfg.Dispatch {
 	case dispatch.Inline:
@@ -288,6 +389,9 @@ func (p *Pool) prefersInline() bool {
 	case dispatch.Threads:
 		return false
 	default:
+		if p.cfg.BatchSize < p.cfg.NumEnvs {
+			return false
+		}
 		cost := p.cost.Cost()
 		return cost > 0 && cost*float64(p.cfg.BatchSize) < float64(quick)
 	}
@@ -304,32 +408,58 @@ func (p *Pool) Quick() bool {
 // handOver gives work that was left to Recv to the workers. Call with the lock held.
 func (p *Pool) handOver() {
 	p.inline = false
-	for i := range p.queue {
-		p.sent = append(p.sent, p.queue[i].env)
-	}
+	p.sent = append(p.sent, p.queue.env...)
 	p.hire()
 }
 
 // Snapshot writes a handle of each environment's state. An environment in flight is ErrBusy.
 func (p *Pool) Snapshot(ids, out []int32) error {
-	return p.idle(ids, func() error { return p.live.Snapshot(ids, out) })
+	return p.idle(ids, false, func() error { return p.live.Snapshot(ids, out) })
 }
 
-// Restore makes states of the store the states of environments, which then wait for an action.
+// Restore makes states of the store the states of environments. They go on from there, and count their steps
+// from 0. An environment whose new state has ended, as far as its mask tells, waits for a Reset if autoreset
+// is Disabled; else its next action is ignored and begins an episode.
 func (p *Pool) Restore(ids, handles []int32) error {
-	return p.idle(ids, func() error {
+	a := p.env.Spec().NumActions
+	var mask []bool
+	if p.env.Capabilities().Masks {
+		mask = make([]bool, len(handles)*a)
+		if err := p.store.Read(handles, statestore.View{Mask: mask}); err != nil {
+			return err
+		}
+	}
+	return p.idle(ids, true, func() error {
 		if err := p.live.Restore(ids, handles); err != nil {
 			return err
 		}
-		for _, e := range ids {
-			p.status[e] = ready
+		for i, e := range ids {
+			p.status[e], p.elapsed[e] = ready, 0
+			if mask != nil && !slices.Contains(mask[i*a:(i+1)*a], true) {
+				p.status[e] = ended
+			}
+			p.startLog(e)
 		}
 		return nil
 	})
 }
 
-// idle calls f with the lock held if all environments ids were reset and none is in flight.
-func (p *Pool) idle(ids []int32, f func() error) error {
+// Read calls f with handles of states: those given, or else the present ones of environments ids, which are
+// held meanwhile. f must only read.
+func (p *Pool) Read(ids, handles []int32, f func(handles []int32) error) error {
+	if ids == nil {
+		return f(handles)
+	}
+	handles = make([]int32, len(ids))
+	if err := p.Snapshot(ids, handles); err != nil {
+		return err
+	}
+	return errors.Join(f(handles), p.store.Release(handles))
+}
+
+// idle calls f with the lock held if all environments ids were reset and none is in flight, nor occurs twice
+// where once says that it may not.
+func (p *Pool) idle(ids []int32, once bool, f func() error) error {
 	sc := p.tmp.Get().(*scratch)
 	defer p.tmp.Put(sc)
 	p.mu.Lock()
@@ -337,7 +467,7 @@ func (p *Pool) idle(ids []int32, f func() error) error {
 	if p.closed {
 		return ErrClosed
 	}
-	if err := p.checkIdle(ids, sc); err != nil {
+	if err := p.checkIdle(ids, sc, once); err != nil {
 		return err
 	}
 	for i, e := range ids {
@@ -359,22 +489,31 @@ func (p *Pool) Close() {
 		return
 	}
 	p.closed = true
-	p.queue = nil
+	p.live.Disown(p.queue.parent, p.queue.child)
+	p.queue = jobs{}
 	p.wake.Broadcast()
-	for p.running > 0 {
+	for p.coming+p.busy+p.guests > 0 {
 		p.wake.Wait()
 	}
 	p.mu.Unlock()
+	p.dropLogs()
 	p.live.Close()
 	p.store.Close()
+	p.steppers.Close()
 	p.workers.Close()
 	close(p.ended)
 }
 
-// seedOf returns the seed of an environment's current episode. Call with the lock held.
-func (p *Pool) seedOf(e int32) uint64 {
-	if p.episode[e] == 0 {
-		return p.seeds[e]
+// nextSeed counts an episode of an environment and returns its seed; 0 where nobody looks at it, since the
+// state goes on with its own stream. It is called by the thread that owns the environment.
+func (p *Pool) nextSeed(e int32, kind jobKind) []uint64 {
+	n := p.episode[e]
+	p.episode[e]++
+	switch {
+	case n == 0:
+		return p.seeds[e : e+1]
+	case kind == jobRestart && p.env.Capabilities().Restarts:
+		return []uint64{0}
 	}
-	return rng.Derive(p.seeds[e], p.episode[e])
+	return []uint64{rng.Derive(p.seeds[e], n)}
 }

@@ -47,7 +47,7 @@ func newBatch(p *pool.Pool) *pool.Batch {
 
 func reset(t testing.TB, p *pool.Pool, b *pool.Batch, seeds []uint64) {
 	t.Helper()
-	require.NoError(t, p.AsyncReset(seeds))
+	require.NoError(t, p.AsyncReset(nil, seeds, nil))
 	n, err := p.Recv(-1, b)
 	require.NoError(t, err)
 	require.Equal(t, p.Config().BatchSize, n)
@@ -114,7 +114,7 @@ func TestB30Seeds(t *testing.T) {
 	require.Equal(t, first, b.Obs[0].F32)
 	reset(t, p, b, seeds(43, 8))
 	require.Equal(t, first[4:32], b.Obs[0].F32[:28])
-	require.ErrorIs(t, p.AsyncReset(seeds(1, 3)), pool.ErrConfig)
+	require.ErrorIs(t, p.AsyncReset(nil, seeds(1, 3), nil), pool.ErrConfig)
 
 	three := newPool(t, "CartPole-v1", `{}`, pool.Config{NumEnvs: 3, Seeds: []uint64{3, 5, 7}})
 	b3 := newBatch(three)
@@ -172,7 +172,7 @@ func TestB31RecvAndClose(t *testing.T) {
 		_, err = p.Recv(-1, b)
 		require.ErrorIs(t, err, pool.ErrClosed)
 		require.ErrorIs(t, p.Send([]int32{0}, []int32{0}), pool.ErrClosed)
-		require.ErrorIs(t, p.AsyncReset(nil), pool.ErrClosed)
+		require.ErrorIs(t, p.AsyncReset(nil, nil, nil), pool.ErrClosed)
 		require.ErrorIs(t, p.Snapshot([]int32{0}, make([]int32, 1)), pool.ErrClosed)
 	}
 }
@@ -200,7 +200,7 @@ func TestFirstReadyFirst(t *testing.T) {
 		NumEnvs: 4, BatchSize: 3, NumThreads: 2, Dispatch: dispatch.Threads,
 	})
 	b := newBatch(p)
-	require.NoError(t, p.AsyncReset(nil))
+	require.NoError(t, p.AsyncReset(nil, nil, nil))
 	_, err := p.Recv(-1, b)
 	require.NoError(t, err)
 	require.NoError(t, p.Send([]int32{0, 0, 0}, b.EnvID[:3]))
@@ -231,6 +231,7 @@ func TestAutoreset(t *testing.T) {
 func testSameStep(t *testing.T, mode dispatch.Mode) {
 	p := counters(t, counter{limit: 3, truncate: true}, pool.Config{NumEnvs: 2, Dispatch: mode})
 	b, final := newBatch(p), envs.NewArrays(p.Env().Spec().Obs, 2)
+	b.Final, b.Over = final, make([]bool, 2)
 	reset(t, p, b, nil)
 	for i := 1; i <= 12; i++ {
 		step(t, p, b, 0, 0)
@@ -243,7 +244,7 @@ func testSameStep(t *testing.T, mode dispatch.Mode) {
 		if over {
 			require.Equal(t, 2, b.Done)
 			require.Equal(t, []int32{3, 3}, b.Elapsed)
-			require.NoError(t, p.FinalObs([]int32{0, 1}, final))
+			require.Equal(t, []bool{true, true}, b.Over)
 			require.Equal(t, []int32{3, 3}, final[0].I32)
 		}
 	}
@@ -302,7 +303,7 @@ func TestSendRefusesWhole(t *testing.T) {
 	require.NoError(t, p.Send([]int32{0}, []int32{2}))
 	require.ErrorIs(t, p.Send([]int32{0}, []int32{2}), pool.ErrBusy)
 	require.ErrorIs(t, p.Snapshot([]int32{2}, make([]int32, 1)), pool.ErrBusy)
-	require.ErrorIs(t, p.AsyncReset(nil), pool.ErrBusy)
+	require.ErrorIs(t, p.AsyncReset(nil, nil, nil), pool.ErrBusy)
 	n, err := p.Recv(-1, b)
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
@@ -386,7 +387,7 @@ func playAll(t *testing.T, p *pool.Pool) string {
 	const steps = 40
 	b, k := newBatch(p), p.Env().Spec().Obs[0].Len()
 	seen := make([][]string, p.Config().NumEnvs)
-	require.NoError(t, p.AsyncReset(nil))
+	require.NoError(t, p.AsyncReset(nil, nil, nil))
 	for short := len(seen); short > 0; {
 		n, err := p.Recv(-1, b)
 		require.NoError(t, err)
@@ -464,6 +465,7 @@ func BenchmarkStep(b *testing.B) {
 		b.Run(fmt.Sprint("CartPole/N=", n), func(b *testing.B) {
 			p := newPool(b, "CartPole-v1", `{}`, pool.Config{NumEnvs: n})
 			batch, actions := newBatch(p), make([]int32, n)
+			batch.Mask, batch.Final = nil, envs.NewArrays(p.Env().Spec().Obs, n)
 			reset(b, p, batch, nil)
 			for i := range actions {
 				actions[i] = int32(i % 2)
@@ -475,4 +477,26 @@ func BenchmarkStep(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/step")
 		})
 	}
+}
+
+// BenchmarkAsync sends and receives a quarter of the environments at a time.
+func BenchmarkAsync(b *testing.B) {
+	for _, n := range []int{256, 1024} {
+		b.Run(fmt.Sprint("CartPole/N=", n), func(b *testing.B) {
+			p := newPool(b, "CartPole-v1", `{}`, pool.Config{NumEnvs: n, BatchSize: n / 4})
+			batch, actions := newBatch(p), make([]int32, n/4)
+			batch.Mask = nil
+			require.NoError(b, p.AsyncReset(nil, nil, nil))
+			for b.Loop() {
+				_, _ = p.Recv(-1, batch)
+				_ = p.Send(actions, batch.EnvID[:n/4])
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n/4), "ns/step")
+		})
+	}
+}
+
+// newSteps returns room for what Simulate writes of n states.
+func newSteps(n int) *statestore.Steps {
+	return &statestore.Steps{Children: make([]int32, n), Reward: make([]float32, n)}
 }

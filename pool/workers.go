@@ -65,26 +65,61 @@ type shard struct {
 }
 
 // NewWorkers starts size workers, to be ended by Close.
-func NewWorkers(size int) (*Workers, error) {
+func NewWorkers(size int) (*Workers, error) { return NewPinned(size, nil) }
+
+// NewPinned is NewWorkers with worker t bound to CPU cpus[t % len(cpus)]; without cpus the system decides.
+// Work that a caller does itself stays on the caller's thread.
+func NewPinned(size int, cpus []int) (*Workers, error) { return newWorkers(size, cpus, true) }
+
+// newWorkers makes workers that turn work down when none is free, or else let the caller wait.
+func newWorkers(size int, cpus []int, turnDown bool) (*Workers, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("%w: %d workers; want at least 1", ErrThreads, size)
 	}
 	w := &Workers{size: size}
 	w.runs.New = func() any { return &run{} }
-	p, err := ants.NewPoolWithFuncGeneric(size, (*shard).do, ants.WithDisablePurge(true))
+	options := []ants.Option{ants.WithDisablePurge(true), ants.WithNonblocking(turnDown)}
+	p, err := ants.NewPoolWithFuncGeneric(size, (*shard).do, options...)
 	if err != nil {
 		return nil, fmt.Errorf("pool: starting %d workers: %w", size, err)
 	}
 	w.pool = p
+	if len(cpus) == 0 {
+		return w, nil
+	}
+	if err := w.pin(cpus); err != nil {
+		w.Close()
+		return nil, err
+	}
 	return w, nil
+}
+
+// pin gives every worker one task at the same time; each binds its own goroutine, which then serves the
+// pool until it ends.
+func (w *Workers) pin(cpus []int) error {
+	errs := make([]error, w.size)
+	var here, done sync.WaitGroup
+	here.Add(w.size)
+	done.Add(w.size)
+	for t := range w.size {
+		w.start(func() {
+			defer done.Done()
+			here.Done()
+			here.Wait() // nobody is free again before all have begun
+			errs[t] = pinThread(cpus[t%len(cpus)])
+		})
+	}
+	done.Wait()
+	return errors.Join(errs...)
 }
 
 // Size returns the number of workers.
 func (w *Workers) Size() int { return w.size }
 
 // Run calls f on shards contiguous parts of 0..n-1 at the same time and returns when all are done.
-// The calling thread does the first part. A panic of f is raised again on the calling thread, as a
-// *safe.PanicError, after the other parts are done. After Close everything runs on the caller.
+// The calling thread does the first part, and those for which no worker is free. A panic of f is raised
+// again on the calling thread, as a *safe.PanicError, after the other parts are done. After Close everything
+// runs on the caller.
 func (w *Workers) Run(n, shards int, f func(lo, hi int)) {
 	shards = max(1, min(shards, n))
 	r := w.runs.Get().(*run)
@@ -107,9 +142,9 @@ func (w *Workers) Run(n, shards int, f func(lo, hi int)) {
 	}
 }
 
-// Start calls f on a worker and doesn't wait for it; f must not panic. After Close it does nothing
-// and returns false.
-func (w *Workers) Start(f func()) bool {
+// start calls f on a worker and doesn't wait for it; f must not panic. After Close, and when no worker is free
+// where work is then turned down, it does nothing and returns false.
+func (w *Workers) start(f func()) bool {
 	return w.pool.Invoke(&shard{f: func(int, int) { f() }}) == nil
 }
 

@@ -1,4 +1,4 @@
-package main
+package native
 
 /*
 #include <stdint.h>

@@ -1,4 +1,4 @@
-package main
+package native
 
 /*
 #include <stdint.h>
@@ -10,7 +10,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/cgo"
+	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/internal/dispatch"
@@ -22,7 +24,11 @@ import (
 type nativePool struct {
 	*pool.Pool
 	models models
+	tmp    sync.Pool // *arrayLists
 }
+
+// arrayLists is memory for lists of a call's arrays.
+type arrayLists struct{ obs, info, finalObs, finalInfo [maxArrays]envs.Array }
 
 // specJSON describes an environment to Python.
 type specJSON struct {
@@ -37,6 +43,11 @@ type specJSON struct {
 	MaxEpisodeSteps int            `json:"max_episode_steps"`
 	Masks           bool           `json:"masks"`
 	KeywordDocs     []envs.Keyword `json:"keyword_docs"`
+	AnyAction       bool           `json:"any_action"`
+	Info            []arrayJSON    `json:"info"`
+	ComponentNames  []string       `json:"component_names"`
+	ComponentSizes  []int          `json:"component_sizes"`
+	FrameSize       [2]int         `json:"frame_size"`
 	NumThreads      int            `json:"num_threads,omitempty"`
 }
 
@@ -53,9 +64,20 @@ func specOf(env *envs.Env) specJSON {
 	out := specJSON{
 		ID: s.ID, Version: s.Version, Keywords: s.Keywords, NumActions: s.NumActions,
 		NumPlayers: s.NumPlayers, NumOutcomes: s.NumOutcomes, RewardRange: [2]float32{s.RewardLow, s.RewardHigh},
-		MaxEpisodeSteps: s.MaxEpisodeSteps, Masks: env.Capabilities().Masks,
+		MaxEpisodeSteps: s.MaxEpisodeSteps, Masks: env.Capabilities().Masks && !s.AllLegal, AnyAction: s.AnyAction,
+		Obs: arraysJSON(s.Obs), Info: arraysJSON(s.Info), ComponentNames: s.Factorization.Names,
+		ComponentSizes: s.Factorization.Sizes,
 	}
-	for _, a := range s.Obs {
+	out.FrameSize[0], out.FrameSize[1] = env.NewArena(0).FrameSize()
+	if e, err := envs.Lookup(s.ID); err == nil {
+		out.KeywordDocs = e.Keywords
+	}
+	return out
+}
+
+func arraysJSON(specs []envs.ArraySpec) []arrayJSON {
+	out := []arrayJSON{}
+	for _, a := range specs {
 		j := arrayJSON{Name: a.Name, DType: a.DType.String(), Shape: append([]int{}, a.Shape...)}
 		for i := range a.Low {
 			j.Low = append(j.Low, fmt.Sprint(a.Low[i]))
@@ -63,10 +85,7 @@ func specOf(env *envs.Env) specJSON {
 		for i := range a.High {
 			j.High = append(j.High, fmt.Sprint(a.High[i]))
 		}
-		out.Obs = append(out.Obs, j)
-	}
-	if e, err := envs.Lookup(s.ID); err == nil {
-		out.KeywordDocs = e.Keywords
+		out = append(out, j)
 	}
 	return out
 }
@@ -92,6 +111,8 @@ type openJSON struct {
 	Autoreset string        `json:"autoreset"`
 	MaxStates int           `json:"max_states"`
 	MaxBytes  int64         `json:"max_bytes"`
+	CPUs      []int         `json:"cpus"`
+	Record    bool          `json:"record"`
 }
 
 func decodeOpen(a *C.azs_text) (o openJSON, env *envs.Env, err error) {
@@ -126,13 +147,13 @@ func azs_pool_open(a *C.azs_text) C.int32_t {
 		if err != nil {
 			return fmt.Errorf("%w: %w", errInvalid, err)
 		}
-		if n := len(env.Spec().Obs); n > len(C.azs_rows{}.obs) {
-			return fmt.Errorf("%w: %s has %d observation arrays; want at most %d", errInvalid, o.ID, n,
-				len(C.azs_rows{}.obs))
+		if n := max(len(env.Spec().Obs), len(env.Spec().Info)); n > maxArrays {
+			return fmt.Errorf("%w: %s has %d observation or info arrays; want at most %d", errInvalid, o.ID, n, maxArrays)
 		}
 		p, err := pool.New(env, pool.Config{
 			NumEnvs: o.NumEnvs, BatchSize: o.BatchSize, Seeds: o.Seeds, NumThreads: o.Threads,
 			Dispatch: mode, Autoreset: pool.Autoreset(o.Autoreset), MaxStates: o.MaxStates, MaxBytes: o.MaxBytes,
+			CPUs: o.CPUs, Record: o.Record,
 		})
 		if err != nil {
 			return err
@@ -150,7 +171,9 @@ func azs_pool_open(a *C.azs_text) C.int32_t {
 			return nil
 		}
 		put(a, b)
-		a.handle = C.uint64_t(cgo.NewHandle(&nativePool{Pool: p}))
+		np := &nativePool{Pool: p}
+		np.tmp.New = func() any { return &arrayLists{} }
+		a.handle = C.uint64_t(cgo.NewHandle(np))
 		return nil
 	})
 }
@@ -193,7 +216,8 @@ func azs_pool_reset(a *C.azs_send) C.int32_t {
 		if err != nil {
 			return err
 		}
-		return p.AsyncReset(slice[uint64](a.seeds, int(a.n)))
+		n := int(a.n)
+		return p.AsyncReset(slice[int32](a.ids, n), slice[uint64](a.seeds, n), slice[bool](a.seeded, n))
 	})
 }
 
@@ -220,64 +244,91 @@ func azs_pool_recv(a *C.azs_recv) C.int32_t {
 		if err != nil {
 			return err
 		}
-		timeout := time.Duration(float64(a.timeout) * float64(time.Second))
-		switch {
-		case a.timeout >= 0:
-		case p.Quick():
-			timeout = -1
-		default:
-			timeout = slicesAt
-		}
-		c := p.Config()
-		rows := c.BatchSize
-		var obs [16]envs.Array
-		b := pool.Batch{
-			EnvID: array[int32](a.rows.env_id, rows), Obs: observations(p.Env().Spec(), &a.rows, rows, obs[:0]),
-			Mask:   array[bool](a.rows.mask, rows*p.Env().Spec().NumActions),
-			Reward: array[float32](a.rows.reward, rows), Terminated: array[bool](a.rows.terminated, rows),
-			Truncated: array[bool](a.rows.truncated, rows), ToPlay: array[int32](a.rows.to_play, rows),
-			Elapsed: array[int32](a.rows.elapsed, rows),
-		}
-		n, err := p.Recv(timeout, &b)
-		a.n, a.done = C.int64_t(n), C.int64_t(b.Done)
-		return err
+		return p.recv(a)
 	})
 }
 
-// observations returns the caller's arrays for n rows.
-func observations(spec *envs.Spec, rows *C.azs_rows, n int, out []envs.Array) []envs.Array {
-	for k := range spec.Obs {
-		s := &spec.Obs[k]
-		size := s.Len()
-		at, count := rows.obs[k], n*size
-		var x envs.Array
-		switch s.DType {
-		case envs.Float32:
-			x.F32 = array[float32](at, count)
-		case envs.Float64:
-			x.F64 = array[float64](at, count)
-		case envs.Int32:
-			x.I32 = array[int32](at, count)
-		case envs.Uint8:
-			x.U8 = array[uint8](at, count)
-		case envs.Bool:
-			x.Bool = array[bool](at, count)
-		}
-		out = append(out, x.WithSize(size))
-	}
-	return out
-}
-
-//export azs_pool_final
-func azs_pool_final(a *C.azs_recv) C.int32_t {
+//export azs_pool_step
+func azs_pool_step(a *C.azs_recv, s *C.azs_send) C.int32_t {
 	return call(&a.status, func() error {
 		p, err := handleOf[*nativePool](a.pool, "pool")
 		if err != nil {
 			return err
 		}
-		n := int(a.n)
-		return p.FinalObs(slice[int32](a.states, n), observations(p.Env().Spec(), &a.rows, n, nil))
+		n := int(s.n)
+		if err := p.Send(slice[int32](s.actions, n), slice[int32](s.ids, n)); err != nil {
+			return err
+		}
+		return p.recv(a)
 	})
+}
+
+func (p *nativePool) recv(a *C.azs_recv) error {
+	timeout := time.Duration(float64(a.timeout) * float64(time.Second))
+	switch {
+	case a.timeout >= 0:
+	case p.Quick():
+		timeout = -1
+	default:
+		timeout = slicesAt
+	}
+	r, rows, spec := &a.rows, p.Config().BatchSize, p.Env().Spec()
+	m := p.tmp.Get().(*arrayLists)
+	defer p.tmp.Put(m)
+	b := pool.Batch{
+		EnvID: array[int32](r, r.env_id, rows), Obs: arrays(spec.Obs, r, &r.obs, rows, m.obs[:0]),
+		Info: arrays(spec.Info, r, &r.info, rows, m.info[:0]), Mask: array[bool](r, r.mask, rows*spec.NumActions),
+		Rewards: array[float32](r, r.rewards, rows*spec.NumPlayers),
+		Reward:  array[float32](r, r.reward, rows), Terminated: array[bool](r, r.terminated, rows),
+		Truncated: array[bool](r, r.truncated, rows), ToPlay: array[int32](r, r.to_play, rows),
+		Elapsed: array[int32](r, r.elapsed, rows), Over: array[bool](r, r.over, rows),
+		Failed:    array[bool](r, r.failed, rows),
+		Final:     arrays(spec.Obs, r, &r.final_obs, rows, m.finalObs[:0]),
+		FinalInfo: arrays(spec.Info, r, &r.final_info, rows, m.finalInfo[:0]),
+	}
+	n, err := p.Recv(timeout, &b)
+	a.n, a.done = C.int64_t(n), C.int64_t(b.Done)
+	return err
+}
+
+// array returns n elements of a caller's array, nil where he wants none.
+func array[T any](r *C.azs_rows, offset C.int64_t, n int) []T {
+	if offset < 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(unsafe.Add(unsafe.Pointer(r.base), int(offset))), n)
+}
+
+// maxArrays is the most observation or info arrays of an environment.
+const maxArrays = 16
+
+// arrays returns the caller's arrays for n rows; nil if he gave none.
+func arrays(
+	specs []envs.ArraySpec, r *C.azs_rows, offsets *[maxArrays]C.int64_t, n int, out []envs.Array,
+) []envs.Array {
+	if len(specs) == 0 || offsets[0] < 0 {
+		return nil
+	}
+	for k := range specs {
+		s := &specs[k]
+		size := s.Len()
+		at, count := offsets[k], n*size
+		var x envs.Array
+		switch s.DType {
+		case envs.Float32:
+			x.F32 = array[float32](r, at, count)
+		case envs.Float64:
+			x.F64 = array[float64](r, at, count)
+		case envs.Int32:
+			x.I32 = array[int32](r, at, count)
+		case envs.Uint8:
+			x.U8 = array[uint8](r, at, count)
+		case envs.Bool:
+			x.Bool = array[bool](r, at, count)
+		}
+		out = append(out, x.WithSize(size))
+	}
+	return out
 }
 
 //export azs_pool_snapshot
@@ -322,64 +373,42 @@ func azs_pool_simulate(a *C.azs_recv) C.int32_t {
 		if err != nil {
 			return err
 		}
-		n, spec := int(a.n), p.Env().Spec()
+		r, n, spec := &a.rows, int(a.n), p.Env().Spec()
+		m := p.tmp.Get().(*arrayLists)
+		defer p.tmp.Put(m)
 		out := statestore.Steps{
-			Children: array[int32](a.rows.child, n), Reward: array[float32](a.rows.reward, n),
-			Terminated: array[bool](a.rows.terminated, n), Truncated: array[bool](a.rows.truncated, n),
-			View: statestore.View{
-				Obs:    observations(spec, &a.rows, n, nil),
-				Mask:   array[bool](a.rows.mask, n*spec.NumActions),
-				ToPlay: array[int32](a.rows.to_play, n),
-			},
+			Children: array[int32](r, r.child, n), Reward: array[float32](r, r.reward, n),
+			Rewards:    array[float32](r, r.rewards, n*spec.NumPlayers),
+			Terminated: array[bool](r, r.terminated, n), Truncated: array[bool](r, r.truncated, n),
+			Over: array[bool](r, r.over, n),
+			View: p.view(a, n, m),
 		}
 		return p.Store().Simulate(slice[int32](a.states, n), slice[int32](a.actions, n), &out)
 	})
 }
 
-//export azs_pool_dump
-func azs_pool_dump(a *C.azs_blobs) C.int32_t {
+//export azs_pool_observe
+func azs_pool_observe(a *C.azs_recv) C.int32_t {
 	return call(&a.status, func() error {
 		p, err := handleOf[*nativePool](a.pool, "pool")
 		if err != nil {
 			return err
 		}
+		m := p.tmp.Get().(*arrayLists)
+		defer p.tmp.Put(m)
 		n := int(a.n)
-		blobs, err := p.Store().Dump(slice[int32](a.states, n))
-		if err != nil {
-			return err
-		}
-		total := 0
-		offsets := slice[int64](a.offsets, n+1)
-		for i, b := range blobs {
-			offsets[i] = int64(total)
-			total += len(b)
-		}
-		offsets[n] = int64(total)
-		a.data_len = C.int64_t(total)
-		if total > int(a.data_cap) {
-			return nil
-		}
-		data := slice[byte](a.data, total)
-		for i, b := range blobs {
-			copy(data[offsets[i]:], b)
-		}
-		return nil
+		view := p.view(a, n, m)
+		return p.Read(slice[int32](a.ids, n), slice[int32](a.states, n), func(handles []int32) error {
+			return p.Store().Read(handles, view)
+		})
 	})
 }
 
-//export azs_pool_load
-func azs_pool_load(a *C.azs_blobs) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
-		n := int(a.n)
-		data, offsets := slice[byte](a.data, int(a.data_len)), slice[int64](a.offsets, n+1)
-		blobs := make([][]byte, n)
-		for i := range blobs {
-			blobs[i] = data[offsets[i]:offsets[i+1]]
-		}
-		return p.Store().Load(blobs, slice[int32](a.states, n))
-	})
+// view returns the caller's arrays for what n states look like.
+func (p *nativePool) view(a *C.azs_recv, n int, m *arrayLists) statestore.View {
+	r, spec := &a.rows, p.Env().Spec()
+	return statestore.View{
+		Obs: arrays(spec.Obs, r, &r.obs, n, m.obs[:0]), Info: arrays(spec.Info, r, &r.info, n, m.info[:0]),
+		Mask: array[bool](r, r.mask, n*spec.NumActions), ToPlay: array[int32](r, r.to_play, n),
+	}
 }

@@ -1,4 +1,4 @@
-package main
+package native
 
 /*
 #include <stdint.h>
@@ -216,14 +216,14 @@ func azs_search_select(a *C.azs_step) C.int32_t {
 		a.n = C.int64_t(s.batch.N)
 		n, spec := s.batch.N, s.env.Spec()
 		var memory [16]envs.Array
-		obs := observations(spec, &a.rows, n, memory[:0])
+		obs := arrays(spec.Obs, &a.rows, &a.rows.obs, n, memory[:0])
 		for k := range obs {
 			for i := range n {
 				obs[k].CopyRow(i, &s.batch.Obs[k], i)
 			}
 		}
 		copy(slice[bool](a.chance, n), s.batch.Chance)
-		mask := array[bool](a.rows.mask, n*spec.NumActions)
+		mask := array[bool](&a.rows, a.rows.mask, n*spec.NumActions)
 		if s.batch.Legal != nil {
 			copy(mask, s.batch.Legal)
 			return nil

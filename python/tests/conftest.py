@@ -1,8 +1,13 @@
 import gc
+import os
+import pathlib
+import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
+import types
 
 import pytest
 
@@ -42,3 +47,47 @@ def make():
     for pool in pools:
         pool.close()
     gc.collect()
+
+
+@pytest.fixture(scope="session")
+def own(tmp_path_factory):
+    """Build a module outside of the repository with an environment of its own; return its two files.
+
+    The program and the library are of one main package. Versions of dependencies are azserve's.
+    """
+    if shutil.which("go") is None:
+        pytest.skip("needs Go")
+    root = pathlib.Path(__file__).parents[2]
+    module = tmp_path_factory.mktemp("own")
+    for file in (root / "python/tests/testdata/own").glob("*.go"):
+        shutil.copy(file, module)
+    mod = (root / "go.mod").read_text().replace("module github.com/azserve/azserve", "module example.org/own")
+    name = "github.com/azserve/azserve"
+    mod += f"\nrequire {name} v0.0.0\n\nreplace {name} => {root}\n"
+    (module / "go.mod").write_text(mod)
+    shutil.copy(root / "go.sum", module)
+    program, library = module / "own", module / "libown.so"
+    for args in (["-o", program], ["-buildmode=c-shared", "-o", library]):
+        subprocess.run(["go", "build", "-mod=mod", *args, "."], cwd=module, check=True, timeout=600)
+    return types.SimpleNamespace(folder=module, program=program, library=library)
+
+
+@pytest.fixture
+def in_own(own):
+    """Return a function that runs a script in a process with that library."""
+
+    def run(script, **variables):
+        start = f"import azserve; azserve.load_library({str(own.library)!r})\n"
+        path = [str(pathlib.Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {**os.environ, **variables, "PYTHONPATH": os.pathsep.join(path)}
+        p = subprocess.run(
+            [sys.executable, "-c", start + textwrap.dedent(script)],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=env,
+        )
+        assert p.returncode == 0, p.stderr
+        return p.stdout
+
+    return run

@@ -260,7 +260,7 @@ def test_threads(make, monkeypatch):
     for bad, kind in ((0, ValueError), (-1, OverflowError), (1.5, TypeError), ("2", TypeError)):
         with pytest.raises(kind):
             make("TicTacToe-v0", num_threads=bad)
-    with pytest.raises(ValueError, match='"gpu"; want "auto", "inline" or "threads"'):
+    with pytest.raises(ValueError, match="dispatch='gpu'; want one of 'auto', 'inline', 'threads'"):
         make("TicTacToe-v0", dispatch="gpu")
     with pytest.raises(ValueError, match="batch_size=3"):
         make("TicTacToe-v0", num_envs=2, batch_size=3)

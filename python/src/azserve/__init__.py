@@ -27,17 +27,20 @@ from ._errors import (
     ForkError,
     InvalidArgumentError,
     KeywordError,
+    LibraryError,
     NothingInFlightError,
     NotStartedError,
     PoolClosedError,
     RecvTimeoutError,
     StaleStateError,
     UnknownEnvError,
+    UnsupportedError,
 )
+from ._native import load_library
 from ._pool import Pool, make
 from ._result import SearchResult, Tree
 from ._search import Leaves, Search, search
-from ._spec import ArraySpec, Spec, list_envs, spec
+from ._spec import ArraySpec, Factorization, Spec, list_envs, spec
 
 __version__ = "0.1.0"
 
@@ -54,11 +57,13 @@ __all__ = [
     "EnvironmentPanicError",
     "EpisodeEndedError",
     "EvaluatorError",
+    "Factorization",
     "ForeignStateError",
     "ForkError",
     "InvalidArgumentError",
     "KeywordError",
     "Leaves",
+    "LibraryError",
     "NotStartedError",
     "NothingInFlightError",
     "Pool",
@@ -70,8 +75,10 @@ __all__ = [
     "StaleStateError",
     "Tree",
     "UnknownEnvError",
+    "UnsupportedError",
     "__version__",
     "list_envs",
+    "load_library",
     "make",
     "search",
     "spec",

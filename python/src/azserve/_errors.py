@@ -1,5 +1,7 @@
 """The exceptions of azserve: one class for each error code of the native library."""
 
+from typing import Any
+
 
 class AzserveError(Exception):
     """Base of every error that azserve raises itself."""
@@ -66,7 +68,16 @@ class EvaluatorError(AzserveError, RuntimeError):
 
 
 class EnvironmentPanicError(AzserveError, RuntimeError):
-    """The code of an environment or evaluator failed; other rows are not affected."""
+    """The code of an environment or evaluator failed; other rows are not affected.
+
+    Attributes:
+        env_id: From a ``recv`` or ``step``: the environments that failed, int32 [k]; each must be reset.
+        results: From a ``recv`` or ``step``: ``(obs, reward, done, info)`` of the whole batch, in which the
+            rows of those environments don't count. None otherwise.
+    """
+
+    env_id: Any = ()
+    results: Any = None
 
 
 class UnknownEnvError(AzserveError, ValueError):
@@ -79,6 +90,14 @@ class CallOrderError(AzserveError, RuntimeError):
 
 class ForkError(AzserveError, RuntimeError):
     """The process was forked after azserve was loaded: use the start method "spawn"."""
+
+
+class UnsupportedError(AzserveError, TypeError):
+    """The environment doesn't have what was asked of it, such as action components."""
+
+
+class LibraryError(AzserveError, ImportError):
+    """The native library can't be loaded."""
 
 
 _CLASSES: dict[int, type[AzserveError]] = {
@@ -100,6 +119,7 @@ _CLASSES: dict[int, type[AzserveError]] = {
     16: EnvironmentPanicError,
     17: UnknownEnvError,
     19: CallOrderError,
+    20: UnsupportedError,
 }
 
 TIMEOUT = 10

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import threading
 from importlib import resources
 from typing import Any
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from . import _errors
 
-_ABI = 2
+_ABI = 3
 _MESSAGE_BYTES = 2048
 
 if sys.byteorder != "little":
@@ -24,30 +25,78 @@ if sys.byteorder != "little":
 ffi = cffi.FFI()
 
 
-def _load() -> Any:
-    package = resources.files("azserve")
-    header = package.joinpath("azserve.h").read_text(encoding="utf-8")
-    ffi.cdef(re.sub(r"(?m)^#.*$", "", header))
-    path = os.environ.get("AZSERVE_LIBRARY") or str(package.joinpath("libazserve.so"))
+class _Library:
+    """The functions of libazserve, which is loaded at the first use of one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._path = ""
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("azs_"):
+            raise AttributeError(name)
+        packaged = str(resources.files("azserve").joinpath("libazserve.so"))
+        self.load(os.environ.get("AZSERVE_LIBRARY") or packaged)
+        return self.__dict__[name]
+
+    def load(self, path: str, *, must: bool = False) -> None:
+        """Load a library, unless one is loaded; with must another one is an error."""
+        path = os.path.abspath(path)
+        with self._lock:
+            if self._path:
+                if must and not os.path.samefile(path, self._path):
+                    raise _errors.LibraryError(
+                        f"can't load {path}: {self._path} is in use already, and a process has one Go "
+                        "runtime; call load_library before anything else, or set AZSERVE_LIBRARY"
+                    )
+                return
+            functions = _open(path)
+            self.__dict__.update(functions)
+            self._path = path
+
+
+def _open(path: str) -> dict[str, Any]:
+    """Return the functions of a library by name."""
     try:
-        lib = ffi.dlopen(path)
-    except OSError as e:
-        raise ImportError(f"azserve: can't load {path}: {e}; `make build` makes it") from e
-    if lib.azs_abi_version() != _ABI:
-        raise ImportError(
-            f"azserve: {path} has interface {lib.azs_abi_version()}, this package {_ABI}: "
-            "build both from one version"
+        native = ffi.dlopen(path)
+        version = native.azs_abi_version()
+    except (OSError, AttributeError) as e:
+        raise _errors.LibraryError(f"can't load {path}: {e}; `make build` makes the package's own") from e
+    if version != _ABI:
+        raise _errors.LibraryError(
+            f"{path} has interface {version}, this package {_ABI}: build both from one version of azserve"
         )
-    return lib
+    return {name: getattr(native, name) for name in dir(native)}
 
 
-lib = _load()
+def _declare() -> None:
+    header = resources.files("azserve").joinpath("azserve.h").read_text(encoding="utf-8")
+    ffi.cdef(re.sub(r"(?m)^#.*$", "", header))
+
+
+_declare()
+lib = _Library()
 _forked = False
+
+
+def load_library(path: str | os.PathLike[str]) -> None:
+    """Use a library with environments of your own in place of the packaged one.
+
+    It holds azserve's environments too. Call this before anything else of azserve; the variable
+    ``AZSERVE_LIBRARY`` does the same. CONTRIBUTING.md shows how to build one.
+
+    Args:
+        path: The file, built with ``go build -buildmode=c-shared``.
+
+    Raises:
+        LibraryError: Another library is in use already, or it can't be loaded.
+    """
+    lib.load(os.fspath(path), must=True)
 
 
 def _after_fork() -> None:
     global _forked
-    _forked = True
+    _forked = bool(lib._path)
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -58,19 +107,20 @@ class Block:
 
     Attributes:
         c: The block itself.
-        rows: The addresses in its azs_rows as an array, where it has one.
+        base, rows: The address and the offsets in its azs_rows as arrays, where it has one.
     """
 
-    __slots__ = ("_message", "c", "rows")
+    __slots__ = ("_message", "base", "c", "rows")
 
     def __init__(self, kind: str) -> None:
         self.c = ffi.new(kind)
         self._message = ffi.new("char[]", _MESSAGE_BYTES)
         self.c.status.message = self._message
         self.c.status.message_cap = _MESSAGE_BYTES
-        self.rows: NDArray[np.uint64] = np.empty(0, np.uint64)
+        numbers: NDArray[np.int64] = np.empty(0, np.int64)
         if kind in ("azs_recv *", "azs_step *"):
-            self.rows = np.frombuffer(ffi.buffer(ffi.addressof(self.c, "rows")), np.uint64)
+            numbers = np.frombuffer(ffi.buffer(ffi.addressof(self.c, "rows")), np.int64)
+        self.base, self.rows = numbers[:1], numbers[1:]
 
 
 def call(function: Any, block: Block, *more: Any) -> None:
@@ -116,16 +166,20 @@ def pointer(kind: str, array: NDArray[Any] | None) -> Any:
     return ffi.NULL if array is None else ffi.from_buffer(kind, array)
 
 
-def json_value(value: Any) -> Any:
-    """Return a keyword's value as plain JSON: NumPy arrays and scalars become lists and numbers."""
-    if isinstance(value, np.ndarray):
-        return json_value(value.tolist())
-    if isinstance(value, np.generic):
-        return json_value(value.item())
+def json_value(name: str, value: Any) -> Any:
+    """Return a setting as plain JSON: NumPy arrays and scalars become lists and numbers."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return json_value(name, value.tolist())
     if isinstance(value, dict):
-        return {str(k): json_value(v) for k, v in value.items()}
+        return {str(k): json_value(f"{name}[{k!r}]", v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [json_value(v) for v in value]
+        return [json_value(name, v) for v in value]
     if isinstance(value, float) and not np.isfinite(value):
         return {"inf": "Inf", "-inf": "-Inf"}.get(str(value), "NaN")
-    return value
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise _errors.KeywordError(
+        f"{name}={value!r}: a {type(value).__name__} can't be a setting; want numbers, texts, lists or dicts"
+    )

@@ -1,4 +1,4 @@
-"""The pool: many environments, whose states can be snapshot and forked."""
+"""The pool: many environments, stepped together."""
 
 from __future__ import annotations
 
@@ -7,33 +7,39 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _arrays, _errors, _native
+from ._factored import FactoredActions
 from ._native import ffi, lib
-from ._spec import Spec, decode
+from ._spec import Spec, decode, settings
+from ._states import Obs, info_fields, obs_names, read_fields
 
-Obs = dict[str, NDArray[Any]]
-_Field = tuple[str, np.dtype[Any], tuple[int, ...]]
+Seed = int | Sequence[int] | None
+Seeds = int | Sequence[int | None] | None
+Step = tuple[Obs, NDArray[np.float32], NDArray[np.bool_], dict[str, Any]]
+
+AUTORESET = ("same_step", "next_step", "disabled")
+DISPATCH = ("auto", "inline", "threads")
 
 
 def make(
     id: str,
     num_envs: int = 1,
     batch_size: int | None = None,
-    seed: int | Sequence[int] | None = 0,
+    seed: Seed = 0,
     *,
     num_threads: int | None = None,
+    thread_affinity_offset: int | None = None,
     dispatch: str = "auto",
     autoreset: str = "same_step",
     max_states: int | None = None,
     max_bytes: int | None = None,
+    record: bool = False,
     **keywords: Any,
 ) -> Pool:
     """Make a pool of environments.
@@ -45,10 +51,13 @@ def make(
         seed: Environment i gets ``seed + i``, or ``seed[i]``; None takes entropy.
         num_threads: Worker threads; if None the variable ``AZSERVE_NUM_THREADS``, else all CPUs that
             this process may use, at most ``num_envs``.
+        thread_affinity_offset: Pin worker t to CPU number ``(offset + t) % n`` of the n that this process
+            may use (Linux); None doesn't pin.
         dispatch: ``"auto"`` shards big batches, ``"inline"`` never, ``"threads"`` always.
         autoreset: ``"same_step"``, ``"next_step"`` or ``"disabled"``, as Gymnasium defines them.
-        max_states: Most snapshots and children at a time; 2**20 if None.
-        max_bytes: Most bytes of states; no limit if None.
+        max_states: Most snapshots and children at a time, at most 2**24; 2**20 if None.
+        max_bytes: Most bytes of those, without what they refer to where they have pointers; no limit if None.
+        record: Keep the actions of each episode, for ``replay`` and ``episode_actions``.
         **keywords: The environment's own settings; ``spec(id).keyword_docs`` lists them.
 
     Raises:
@@ -62,20 +71,47 @@ def make(
         batch_size,
         seed,
         num_threads=num_threads,
+        thread_affinity_offset=thread_affinity_offset,
         dispatch=dispatch,
         autoreset=autoreset,
         max_states=max_states,
         max_bytes=max_bytes,
+        record=record,
         **keywords,
     )
 
 
-class Pool:
+class _Link:
+    """The argument blocks of send and recv with their memory; for one thread."""
+
+    def __init__(self, pool: Pool, apart: Callable[[NDArray[Any]], Iterable[Any]] = iter) -> None:
+        n = pool.num_envs
+        self.actions, self.ids = np.empty(n, np.int32), np.empty(n, np.int32)
+        self.actions_at = ffi.from_buffer("int32_t[]", self.actions)
+        self.ids_at = ffi.from_buffer("int32_t[]", self.ids)
+        self.send = _native.Block("azs_send *")
+        self.send.c.pool = pool._handle
+        self.recv = _native.Block("azs_recv *")
+        self.recv.c.pool = pool._handle
+        self.start = _native.Block("azs_send *")
+        self.start.c.pool = pool._handle
+        self.layout = _arrays.Layout(pool._fields, pool.batch_size, apart)
+        self.recv.rows[:] = self.layout.offsets
+
+
+class Pool(FactoredActions):
     """Many environments stepped together; make one with ``azserve.make``.
 
     Methods may be called from several threads. Arrays that a method returns are fresh: later calls
     don't change them. A pool is closed by ``close()``, by leaving its ``with`` block, or when it is
     garbage.
+
+    Attributes:
+        spec: What the environment looks like.
+        num_envs: How many environments there are.
+        batch_size: Rows that a ``recv`` waits for.
+        num_threads: Worker threads.
+        autoreset: The autoreset mode.
     """
 
     def __init__(
@@ -83,29 +119,34 @@ class Pool:
         id: str,
         num_envs: int = 1,
         batch_size: int | None = None,
-        seed: int | Sequence[int] | None = 0,
+        seed: Seed = 0,
         *,
         num_threads: int | None = None,
+        thread_affinity_offset: int | None = None,
         dispatch: str = "auto",
         autoreset: str = "same_step",
         max_states: int | None = None,
         max_bytes: int | None = None,
+        record: bool = False,
         **keywords: Any,
     ) -> None:
+        super().__init__()
         num_envs = _positive("num_envs", num_envs)
         if seed is None:
             seed = int.from_bytes(os.urandom(6), "little")
         payload = {
             "id": id,
-            "keywords": _native.json_value(keywords),
+            "keywords": settings(keywords),
             "num_envs": num_envs,
             "batch_size": num_envs if batch_size is None else _positive("batch_size", batch_size),
             "seeds": _arrays.seeds("seed", seed, num_envs).tolist(),
             "num_threads": _threads(num_threads),
-            "dispatch": dispatch,
-            "autoreset": autoreset,
+            "cpus": _cpus(thread_affinity_offset),
+            "dispatch": _arrays.option("dispatch", dispatch, DISPATCH),
+            "autoreset": _arrays.option("autoreset", autoreset, AUTORESET),
             "max_states": 0 if max_states is None else _positive("max_states", max_states),
             "max_bytes": 0 if max_bytes is None else _positive("max_bytes", max_bytes),
+            "record": bool(record),
         }
         reply, handle = _native.text(lib.azs_pool_open, payload)
         self.spec: Spec = decode(reply)
@@ -114,61 +155,56 @@ class Pool:
         self.num_threads: int = reply["num_threads"]
         self.autoreset = autoreset
         self._handle = handle
-        self._scopes: list[Counter[int]] = []
         self._finalizer = weakref.finalize(self, _close, handle)
-        fields: list[_Field] = [(f"obs.{a.name}", a.dtype, a.shape) for a in self.spec.obs]
-        if self.spec.masks:
-            fields.append(("obs.action_mask", np.dtype(np.bool_), (self.spec.num_actions,)))
-        flags = np.dtype(np.bool_)
-        self._read_fields = fields
-        self._recv_fields = [
-            *fields,
-            ("reward", np.dtype(np.float32), ()),
-            ("env_id", np.dtype(np.int32), ()),
-            ("terminated", flags, ()),
-            ("truncated", flags, ()),
-            ("to_play", np.dtype(np.int32), ()),
-            ("elapsed", np.dtype(np.int32), ()),
-        ]
-        mask = [] if self.spec.masks else [("mask", flags, (self.spec.num_actions,))]
-        self._simulate_fields = [
-            *fields,
-            *mask,
-            ("reward", np.dtype(np.float32), ()),
-            ("terminated", flags, ()),
-            ("truncated", flags, ()),
-            ("to_play", np.dtype(np.int32), ()),
-            ("child", np.dtype(np.int32), ()),
-        ]
-        self._recv_layout = _arrays.Layout(self._recv_fields, self.batch_size)
-        self._layouts: dict[tuple[str, int], _arrays.Layout] = {}
         self._local = threading.local()
+        self._describe()
 
-    def _block(self, name: str) -> _native.Block:
-        """Return this thread's own argument block of a name."""
+    def _describe(self) -> None:
+        """List the arrays of a recv, in the order in which it takes them apart."""
+        spec, flag, number = self.spec, np.dtype(np.bool_), np.dtype(np.int32)
+        self._obs_names = obs_names(spec)
+        self._fields = [*read_fields(spec), ("reward", np.dtype(np.float32), ()), ("over", flag, ())]
+        self._info_names = ["env_id", "terminated", "truncated", "to_play", "elapsed_step"]
+        self._fields += [("env_id", number, ()), ("terminated", flag, ()), ("truncated", flag, ())]
+        self._fields += [("to_play", number, ()), ("elapsed", number, ())]
+        if spec.num_players > 1:
+            self._fields.append(("rewards", np.dtype(np.float32), (spec.num_players,)))
+            self._info_names.append("rewards")
+        self._fields += info_fields(spec)
+        self._info_names += [a.name for a in spec.info]
+        self._fields.append(("failed", flag, ()))
+        self._finals = len(self._fields)
+        if self.autoreset == "same_step":
+            self._fields += [(f"final_obs.{a.name}", a.dtype, a.shape) for a in spec.obs]
+            self._fields += [(f"final_info.{a.name}", a.dtype, a.shape) for a in spec.info]
+
+    def _link(self) -> _Link:
+        """Return this thread's own blocks."""
         try:
-            return self._local.blocks[name]  # type: ignore[no-any-return]
+            return self._local.link  # type: ignore[no-any-return]
         except AttributeError:
-            self._local.blocks = {}
-        except KeyError:
-            pass
-        kind = "azs_send *" if name == "send" else "azs_recv *"
-        block = self._local.blocks[name] = _native.Block(kind)
-        block.c.pool = self._handle
-        return block
+            link = self._local.link = _Link(self)
+            return link
 
     # -- sending and receiving ------------------------------------------------------------------
 
-    def async_reset(self, seed: int | Sequence[int] | None = None) -> None:
-        """Start an episode in every environment; the observations come with ``recv``.
+    def async_reset(self, seed: Seeds = None, *, env_id: ArrayLike | None = None) -> None:
+        """Start an episode in environments; the observations come with ``recv``.
 
         Args:
-            seed: New seeds, as for ``make``; None goes on with each environment's own stream.
+            seed: New seeds, as for ``make``; an entry None, or None for all, goes on with the
+                environment's own stream.
+            env_id: Which environments; all if None.
         """
-        block = _native.Block("azs_send *")
-        block.c.pool, block.c.n = self._handle, self.num_envs
-        seeds = None if seed is None else _arrays.seeds("seed", seed, self.num_envs)
-        block.c.seeds = _native.pointer("uint64_t[]", seeds)
+        ids = None if env_id is None else _arrays.int32("env_id", env_id)
+        n = self.num_envs if ids is None else len(ids)
+        block = self._link().start
+        c = block.c
+        c.n = n
+        seeds, seeded = _arrays.optional_seeds("seed", seed, n)
+        kinds = ("int32_t[]", ids), ("uint64_t[]", seeds), ("uint8_t[]", seeded)
+        pointers = [_native.pointer(kind, array) for kind, array in kinds]
+        c.ids, c.seeds, c.seeded = pointers
         _native.call(lib.azs_pool_reset, block)
 
     def send(self, actions: ArrayLike, env_id: ArrayLike | None = None) -> None:
@@ -183,83 +219,136 @@ class Pool:
             EnvIdError: An environment doesn't exist or occurs twice.
             EnvBusyError: An environment is in flight.
         """
-        a = _arrays.int32("actions", actions)
-        ids = None if env_id is None else _arrays.int32("env_id", env_id)
-        if ids is None and len(a) != self.num_envs:
-            raise _errors.InvalidArgumentError(
-                f"actions has {len(a)} entries; want num_envs={self.num_envs}, or give env_id"
-            )
-        if ids is not None and len(ids) != len(a):
-            raise _errors.InvalidArgumentError(f"actions has {len(a)} entries, env_id {len(ids)}")
-        block = self._block("send")
-        c = block.c
-        c.n = len(a)
-        actions_at, ids_at = _native.pointer("int32_t[]", a), _native.pointer("int32_t[]", ids)
-        c.actions, c.ids = actions_at, ids_at
-        _native.call(lib.azs_pool_send, block)
+        link = self._link()
+        kept = self._put(link, actions, env_id)
+        _native.call(lib.azs_pool_send, link.send)
+        del kept
 
-    def recv(
-        self, timeout: float | None = None
-    ) -> tuple[Obs, NDArray[np.float32], NDArray[np.bool_], dict[str, Any]]:
+    def _put(self, link: _Link, actions: ArrayLike, env_id: ArrayLike | None) -> Any:
+        """Write actions to the block of send; what is returned must be kept until the call."""
+        a = _arrays.int32("actions", actions, copy=False)
+        n = len(a)
+        c = link.send.c
+        if env_id is None:
+            if n != self.num_envs:
+                raise _errors.InvalidArgumentError(
+                    f"actions has {n} entries; want num_envs={self.num_envs}, or give env_id"
+                )
+            link.actions[:] = a
+            c.n, c.actions, c.ids = n, link.actions_at, ffi.NULL
+            return None
+        ids = _arrays.int32("env_id", env_id, copy=False)
+        if len(ids) != n:
+            raise _errors.InvalidArgumentError(f"actions has {n} entries, env_id {len(ids)}")
+        if n > self.num_envs:  # some occur twice: the library says which
+            kept = [ffi.from_buffer("int32_t[]", np.ascontiguousarray(x)) for x in (a, ids)]
+            c.n, c.actions, c.ids = n, *kept
+            return kept
+        link.actions[:n] = a
+        link.ids[:n] = ids
+        c.n, c.actions, c.ids = n, link.actions_at, link.ids_at
+        return None
+
+    def recv(self, timeout: float | None = None) -> Step:
         """Wait for results.
 
         With ``batch_size == num_envs`` they are those of everything sent, in the order of sending;
         else the first ``batch_size`` that are ready.
 
         Args:
-            timeout: Seconds to wait; None waits for ever (Ctrl-C ends that).
+            timeout: Seconds to wait; None waits for ever (Ctrl-C ends that). With ``dispatch="inline"`` the
+                work is done by this call, and takes as long as it takes.
 
         Returns:
             ``(obs, reward, done, info)``: a dict of arrays [B, ...], with ``action_mask`` where legal
             actions depend on the state; float32 [B], to the player who moved; bool [B]; and a dict
-            with ``env_id``, ``terminated``, ``truncated``, ``to_play``, ``elapsed_step`` [B], and,
-            when an episode ended and was reset in the same step, ``final_obs``: the last
-            observations, with rows for the entries of ``done`` that are true.
+            with ``env_id``, ``terminated``, ``truncated``, ``to_play``, ``elapsed_step`` [B], with several
+            players ``rewards`` [B, P], and the environment's info. When episodes ended and began anew in
+            the same step, also ``final_obs`` and, where there is info, ``final_info``: the last ones, with
+            rows for the entries of ``done`` that are true.
 
         Raises:
             NothingInFlightError: Nothing was sent.
             RecvTimeoutError: The results come with a later call.
+            EnvironmentPanicError: The code of environments failed; it holds the results of the others.
         """
-        slab, first, address = self._recv_layout.allocate()
-        block = self._block("recv")
-        block.c.timeout = -1.0 if timeout is None else max(0.0, float(timeout))
-        self._recv_layout.point(block.rows, address)
-        while True:
-            try:
-                _native.call(lib.azs_pool_recv, block)
-                break
-            except _errors.RecvTimeoutError:
-                if timeout is not None:
-                    raise
-                time.sleep(0)  # a pending KeyboardInterrupt is raised here
-        views = self._recv_layout.views(slab, first)
-        n = block.c.n
-        if n != self.batch_size:
-            views = {name: v[:n] for name, v in views.items()}
-        done = views["terminated"] | views["truncated"]
-        info: dict[str, Any] = {
-            "env_id": views["env_id"],
-            "terminated": views["terminated"],
-            "truncated": views["truncated"],
-            "to_play": views["to_play"],
-            "elapsed_step": views["elapsed"],
-        }
-        if block.c.done and self.autoreset == "same_step":
-            info["final_obs"] = self._final(views["env_id"][done])
-        return self._obs(views), views["reward"], done, info
+        return self._recv(self._link(), timeout)
 
-    def reset(self, seed: int | Sequence[int] | None = None) -> tuple[Obs, dict[str, Any]]:
+    def _recv(self, link: _Link, timeout: float | None) -> Step:
+        views, link.recv.base[0] = link.layout.take()
+        link.recv.c.timeout = -1.0 if timeout is None else _seconds(timeout)
+        try:
+            _native.call(lib.azs_pool_recv, link.recv)
+        except _errors.RecvTimeoutError:
+            if timeout is not None:
+                raise
+            self._wait(link, views)
+        except _errors.EnvironmentPanicError as e:
+            raise self._failed(e, link, views) from None
+        return self._apart(link, views)
+
+    def _wait(self, link: _Link, views: tuple[NDArray[Any], ...]) -> None:
+        """Go on with a recv that looks round now and then."""
+        while True:
+            time.sleep(0)  # a pending KeyboardInterrupt is raised here
+            try:
+                return _native.call(lib.azs_pool_recv, link.recv)
+            except _errors.RecvTimeoutError:
+                pass
+            except _errors.EnvironmentPanicError as e:
+                raise self._failed(e, link, views) from None
+
+    def _failed(
+        self, e: _errors.EnvironmentPanicError, link: _Link, views: tuple[NDArray[Any], ...]
+    ) -> _errors.EnvironmentPanicError:
+        """Add to an error what the others brought."""
+        e.results = self._apart(link, views)
+        info = e.results[3]
+        e.env_id = info["env_id"][views[self._finals - 1][: len(info["env_id"])]]
+        return e
+
+    def _apart(self, link: _Link, views: tuple[NDArray[Any], ...]) -> Step:
+        """Take the arrays of a recv apart."""
+        c = link.recv.c
+        n = c.n
+        if n != self.batch_size:
+            views = tuple(v[:n] for v in views)
+        names = self._obs_names
+        at = len(names)
+        obs = dict(zip(names, views, strict=False))
+        info: dict[str, Any] = dict(zip(self._info_names, views[at + 2 :], strict=False))
+        if c.done and self.autoreset == "same_step":
+            finals = [v[: c.done] for v in views[self._finals :]]
+            k = len(self.spec.obs)
+            info["final_obs"] = {a.name: v for a, v in zip(self.spec.obs, finals, strict=False)}
+            if self.spec.info:
+                info["final_info"] = {a.name: v for a, v in zip(self.spec.info, finals[k:], strict=True)}
+        return obs, views[at], views[at + 1], info
+
+    def reset(self, seed: Seeds = None) -> tuple[Obs, dict[str, Any]]:
         """Start an episode in every environment and return ``(obs, info)``; only for whole batches."""
         self._whole("reset")
         self.async_reset(seed)
         obs, _, _, info = self.recv()
         return obs, info
 
-    def step(self, actions: ArrayLike) -> tuple[Obs, NDArray[np.float32], NDArray[np.bool_], dict[str, Any]]:
+    def step(self, actions: ArrayLike) -> Step:
         """Send an action to every environment and receive all results; only for whole batches."""
-        self._whole("step")
-        self.send(actions)
-        return self.recv()
+        return self._step(self._link(), actions)
+
+    def _step(self, link: _Link, actions: ArrayLike) -> Step:
+        if self.batch_size != self.num_envs:
+            self._whole("step")
+        self._put(link, actions, None)
+        views, link.recv.base[0] = link.layout.take()
+        link.recv.c.timeout = -1.0
+        try:
+            _native.call(lib.azs_pool_step, link.recv, link.send.c)
+        except _errors.RecvTimeoutError:
+            self._wait(link, views)
+        except _errors.EnvironmentPanicError as e:
+            raise self._failed(e, link, views) from None
+        return self._apart(link, views)
 
     def _whole(self, what: str) -> None:
         if self.batch_size != self.num_envs:
@@ -268,171 +357,32 @@ class Pool:
                 "async_reset, send and recv"
             )
 
-    def _final(self, ids: NDArray[np.int32]) -> Obs:
-        ids = np.ascontiguousarray(ids)
-        fields = [f for f in self._read_fields if f[0] != "obs.action_mask"]
-        layout = self._layout("final", fields, len(ids))
-        slab, first, address = layout.allocate()
-        block = self._block("final")
-        block.c.n = len(ids)
-        block.c.states = _native.pointer("int32_t[]", ids)
-        layout.point(block.rows, address)
-        _native.call(lib.azs_pool_final, block)
-        return self._obs(layout.views(slab, first))
-
-    @staticmethod
-    def _obs(views: Mapping[str, NDArray[Any]]) -> Obs:
-        return {name[4:]: v for name, v in views.items() if name.startswith("obs.")}
-
-    # -- states ---------------------------------------------------------------------------------
-
-    def snapshot(self, env_id: ArrayLike | None = None) -> NDArray[np.int32]:
-        """Keep the present states of environments.
-
-        Args:
-            env_id: Which [n]; all if None. None of them may be in flight.
-
-        Returns:
-            State ids, int32 [n]; each is to be released once.
-        """
-        ids = np.arange(self.num_envs, dtype=np.int32) if env_id is None else _arrays.int32("env_id", env_id)
-        out = np.empty(len(ids), np.int32)
-        self._states_call(lib.azs_pool_snapshot, ids, out)
-        return self._keep(out)
-
-    def restore(self, env_id: ArrayLike, state_id: ArrayLike) -> None:
-        """Put states back into environments, which go on from there. The ids stay valid."""
-        ids, states = _arrays.int32("env_id", env_id), _arrays.int32("state_id", state_id)
-        if len(ids) != len(states):
-            raise _errors.InvalidArgumentError(f"env_id has {len(ids)} entries, state_id {len(states)}")
-        self._states_call(lib.azs_pool_restore, ids, states)
-
-    def _states_call(self, function: Any, ids: NDArray[np.int32] | None, states: NDArray[np.int32]) -> None:
-        block = self._block("send")
-        c = block.c
-        c.n = len(states)
-        c.ids = _native.pointer("int32_t[]", ids)
-        c.states = _native.pointer("int32_t[]", states)
-        _native.call(function, block)
-
-    def simulate_batch(
-        self, state_id: ArrayLike, actions: ArrayLike
-    ) -> tuple[Obs, NDArray[np.float32], NDArray[np.bool_], dict[str, Any]]:
-        """Fork states: step a copy of each, and leave the states as they are.
-
-        Args:
-            state_id: States [n]; one may occur any number of times.
-            actions: One action each [n]. In a state that has ended every action does nothing.
-
-        Returns:
-            ``(obs, reward, done, child)``, as ``recv``; ``child`` holds ``state_id`` (to be released),
-            ``terminated``, ``truncated``, ``to_play`` and ``action_mask``.
-        """
-        states, a = _arrays.int32("state_id", state_id), _arrays.int32("actions", actions)
-        if len(states) != len(a):
-            raise _errors.InvalidArgumentError(f"state_id has {len(states)} entries, actions {len(a)}")
-        n = len(states)
-        layout = self._layout("simulate", self._simulate_fields, n)
-        slab, first, address = layout.allocate()
-        block = _native.Block("azs_recv *")
-        block.c.pool, block.c.n = self._handle, n
-        block.c.states = _native.pointer("int32_t[]", states)
-        block.c.actions = _native.pointer("int32_t[]", a)
-        layout.point(block.rows, address)
-        _native.call(lib.azs_pool_simulate, block)
-        views = layout.views(slab, first)
-        obs = self._obs(views)
-        child = {
-            "state_id": self._keep(views["child"]),
-            "terminated": views["terminated"],
-            "truncated": views["truncated"],
-            "to_play": views["to_play"],
-            "action_mask": obs["action_mask"] if self.spec.masks else views["mask"],
-        }
-        return obs, views["reward"], views["terminated"] | views["truncated"], child
-
-    def _layout(self, what: str, fields: list[_Field], n: int) -> _arrays.Layout:
-        """Return the layout of n rows; those of the last few sizes are kept."""
-        layout = self._layouts.get((what, n))
-        if layout is None:
-            if len(self._layouts) >= 256:
-                self._layouts.clear()
-            layout = self._layouts[what, n] = _arrays.Layout(fields, n)
-        return layout
-
-    def release_batch(self, state_id: ArrayLike) -> None:
-        """Release states. A state that is released already is a StaleStateError, and then none is."""
-        states = _arrays.int32("state_id", state_id)
-        self._states_call(lib.azs_pool_release, None, states)
-        for scope in reversed(self._scopes):
-            scope.subtract({i: n for i, n in Counter(states.tolist()).items() if scope[i] >= n})
-
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Release every state that is made inside of the ``with`` block at its end.
-
-        States that were released by hand meanwhile are left alone. Scopes nest.
-        """
-        scope: Counter[int] = Counter()
-        self._scopes.append(scope)
-        try:
-            yield
-        finally:
-            self._scopes = [s for s in self._scopes if s is not scope]
-            left = np.fromiter(scope.elements(), np.int32)
-            if len(left) and not self.closed:
-                self.release_batch(left)
-
-    def _keep(self, ids: NDArray[np.int32]) -> NDArray[np.int32]:
-        if self._scopes:
-            self._scopes[-1].update(ids.tolist())
-        return ids
-
-    def dump(self, state_id: ArrayLike) -> list[bytes]:
-        """Return each state as bytes: portable, versioned and checksummed."""
-        states = _arrays.int32("state_id", state_id)
-        n = len(states)
-        offsets = np.zeros(n + 1, np.int64)
-        block = _native.Block("azs_blobs *")
-        c = block.c
-        c.pool, c.n = self._handle, n
-        c.states = _native.pointer("int32_t[]", states)
-        c.offsets = _native.pointer("int64_t[]", offsets)
-        data = np.empty(n * 256, np.uint8)
-        while True:
-            c.data, c.data_cap = _native.pointer("uint8_t[]", data), len(data)
-            _native.call(lib.azs_pool_dump, block)
-            if c.data_len <= len(data):
-                break
-            data = np.empty(c.data_len, np.uint8)
-        raw = data.tobytes()
-        return [raw[offsets[i] : offsets[i + 1]] for i in range(n)]
-
-    def load(self, blobs: Sequence[bytes]) -> NDArray[np.int32]:
-        """Make states of what ``dump`` returned, here or in another process; they are to be released.
-
-        Raises:
-            BadStateError: A blob is damaged, or of another environment; no state was made.
-        """
-        offsets = np.cumsum([0, *(len(b) for b in blobs)], dtype=np.int64)
-        data = b"".join(blobs)
-        out = np.empty(len(blobs), np.int32)
-        block = _native.Block("azs_blobs *")
-        c = block.c
-        c.pool, c.n = self._handle, len(blobs)
-        c.states = _native.pointer("int32_t[]", out)
-        c.offsets = _native.pointer("int64_t[]", offsets)
-        source = ffi.from_buffer("uint8_t[]", data)
-        c.data, c.data_len = source, len(data)
-        _native.call(lib.azs_pool_load, block)
-        return self._keep(out)
-
     # -- the rest -------------------------------------------------------------------------------
 
-    def stats(self) -> dict[str, int]:
-        """Return the accounting: ``live_states`` is how many snapshots and children aren't released."""
+    def stats(self) -> dict[str, Any]:
+        """Return the accounting.
+
+        Returns:
+            A dict: ``live_states`` (snapshots and children that aren't released), ``states``,
+            ``reserved_states`` (of searches), ``searches``, ``peak_states``, ``max_states``, ``bytes``;
+            ``pending``, environments in flight; ``step_time_p50`` and ``step_time_p99``, float64
+            [num_envs], seconds that a step of each environment takes, 0 where unknown; ``stragglers``,
+            those that take over three times the pool's median and 10 us, slowest first.
+        """
         reply, _ = _native.text(lib.azs_pool_stats, handle=self._handle)
-        return dict(reply)
+        stats: dict[str, Any] = dict(reply)
+        p50, p99 = np.zeros(self.num_envs), np.zeros(self.num_envs)
+        slow = np.empty(self.num_envs, np.int32)
+        block = _native.Block("azs_timing *")
+        c = block.c
+        c.pool = self._handle
+        kinds = ("double[]", p50), ("double[]", p99), ("int32_t[]", slow)
+        pointers = [_native.pointer(kind, array) for kind, array in kinds]
+        c.p50, c.p99, c.stragglers = pointers
+        _native.call(lib.azs_pool_timing, block)
+        stats |= {"pending": int(c.pending), "step_time_p50": p50, "step_time_p99": p99}
+        stats["stragglers"] = slow[: c.count].copy()
+        return stats
 
     def close(self) -> None:
         """End the pool: a blocked ``recv`` raises PoolClosedError. A second call does nothing."""
@@ -490,6 +440,34 @@ def _threads(value: Any) -> int:
         n = operator.index(value)
     except TypeError:
         raise TypeError(f"num_threads={value!r}; want a positive integer") from None
+    if isinstance(value, bool):
+        raise TypeError(f"num_threads={value!r}; want a positive integer")
     if n < 0:
         raise OverflowError(f"num_threads={n}; want a positive integer")
     return _positive("num_threads", n)
+
+
+def _seconds(timeout: Any) -> float:
+    try:
+        seconds = float(timeout)
+    except (TypeError, ValueError):
+        raise _errors.InvalidArgumentError(f"timeout={timeout!r}; want seconds, or None") from None
+    if not seconds >= 0 or seconds == float("inf"):
+        raise _errors.InvalidArgumentError(f"timeout={timeout!r}; want 0 or more seconds, or None")
+    return min(seconds, 1e9)
+
+
+def _cpus(offset: int | None) -> list[int]:
+    """Return the CPUs to pin worker 0, 1, ... to; none for None."""
+    if offset is None:
+        return []
+    try:
+        n = operator.index(offset)
+    except TypeError:
+        raise TypeError(f"thread_affinity_offset={offset!r}; want an integer from 0, or None") from None
+    if n < 0:
+        raise _errors.InvalidArgumentError(f"thread_affinity_offset={n}; want an integer from 0, or None")
+    if not hasattr(os, "sched_getaffinity"):
+        raise _errors.UnsupportedError("thread_affinity_offset: threads can be pinned on Linux only")
+    cpus = sorted(os.sched_getaffinity(0))
+    return [cpus[(n + i) % len(cpus)] for i in range(len(cpus))]

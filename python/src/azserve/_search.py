@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from . import _arrays, _errors, _native
 from ._cache import Cache
 from ._native import ffi, lib
-from ._pool import Obs, Pool
+from ._pool import Pool
 from ._result import SearchResult, Tree, join
+from ._states import Obs, obs_names
 
 # Simulations from which a search in Go runs beside the calling thread: about a tenth of a second.
 _LONG = 200_000
@@ -203,7 +204,7 @@ class _Request:
             num_simulations = int(each.max(initial=most))
         self.simulations = operator.index(num_simulations)  # type: ignore[arg-type]
         config = {"num_simulations": self.simulations, "policy": policy}
-        config |= {k: _native.json_value(v) for k, v in settings.items() if v is not None}
+        config |= {k: _native.json_value(k, v) for k, v in settings.items() if v is not None}
         text = json.dumps(config).encode()
         block.config, block.config_len = self._keep("char[]", text), len(text)
         if seed is None:
@@ -388,11 +389,12 @@ class Search:
         self._shape = int(request.block.c.nodes), int(request.block.c.width)
         self._keep_tree = keep_tree
         self._most = self._rows * int(settings.get("leaves_per_step") or 1)
+        obs: list[_arrays.Field] = [(f"obs.{x.name}", x.dtype, x.shape) for x in pool.spec.obs]
         mask = ("mask", np.dtype(np.bool_), (pool.spec.num_actions,))
-        obs = [f for f in pool._read_fields if f[0] != "obs.action_mask"]
         self._layout = _arrays.Layout([*obs, mask], self._most)
         self._waiting = 0
         self._step = _native.Block("azs_step *")
+        self._step.rows[:] = self._layout.offsets
         self._step.c.search = self._handle
         self._chance = np.zeros(self._most if pool.spec.num_outcomes else 0, np.bool_)
         self._chance_at = _native.pointer("uint8_t[]", self._chance)
@@ -412,16 +414,17 @@ class Search:
 
     def select(self) -> Leaves | None:
         """Return the states to evaluate next, None when the search is done."""
-        slab, first, address = self._layout.allocate()
         block = self._step
-        self._layout.point(block.rows, address)
+        views, block.base[0] = self._layout.take()
         _native.call(lib.azs_search_select, block)
         n = self._waiting = int(block.c.n)
         if n == 0:
             return None
-        views = {name: v[:n] for name, v in self._layout.views(slab, first).items()}
+        *arrays, mask = (v[:n] for v in views)
+        names = obs_names(self._pool.spec)
+        obs = dict(zip(names, [*arrays, mask], strict=False))
         chance = self._chance[:n].copy() if len(self._chance) else np.zeros(n, np.bool_)
-        return Leaves(Pool._obs(views), views["mask"], chance)
+        return Leaves(obs, mask, chance)
 
     def expand(self, prior_logits: ArrayLike | None, value: ArrayLike) -> None:
         """Answer the last ``select``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,23 @@ class ArraySpec:
 
 
 @dataclass(frozen=True)
+class Factorization:
+    """The components of an action, which are chosen one after the other.
+
+    The flat action is ``sum(component[k] * strides[k])``: the last component counts fastest.
+
+    Attributes:
+        names: A name for each component.
+        sizes: Component k is 0 to ``sizes[k] - 1``.
+        strides: What one of each component is worth in the flat action.
+    """
+
+    names: tuple[str, ...]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Spec:
     """An environment with its keywords applied.
 
@@ -43,7 +61,11 @@ class Spec:
         num_outcomes: What nature may draw after an action, at most; 0 where there is no chance.
         reward_range: Least and greatest reward of a step.
         max_episode_steps: Time limit in steps; 0 for none.
-        masks: Whether legal actions depend on the state.
+        masks: Whether legal actions depend on the state; then there is ``obs["action_mask"]``.
+        any_action: Whether every action in range may be sent, whatever the mask says.
+        info: Arrays beside the observation, in ``info`` under their names.
+        factorization: The components of an action; None if it has none.
+        frame_size: Width and height of a picture in pixels.
         keyword_docs: Name, default and meaning of every keyword.
     """
 
@@ -57,6 +79,10 @@ class Spec:
     reward_range: tuple[float, float]
     max_episode_steps: int
     masks: bool
+    any_action: bool
+    info: tuple[ArraySpec, ...]
+    factorization: Factorization | None
+    frame_size: tuple[int, int]
     keyword_docs: tuple[dict[str, str], ...]
 
 
@@ -77,9 +103,14 @@ def spec(id: str, **keywords: Any) -> Spec:
         UnknownEnvError: There is no such environment.
         KeywordError: It has no such keyword; the message lists what it has.
     """
-    payload = {"id": id, "keywords": _native.json_value(keywords)}
+    payload = {"id": id, "keywords": settings(keywords)}
     reply, _ = _native.text(_native.lib.azs_spec, payload)
     return decode(reply)
+
+
+def settings(keywords: dict[str, Any]) -> dict[str, Any]:
+    """Return an environment's keywords as plain JSON."""
+    return {name: _native.json_value(name, value) for name, value in keywords.items()}
 
 
 def decode(reply: dict[str, Any]) -> Spec:
@@ -97,8 +128,20 @@ def decode(reply: dict[str, Any]) -> Spec:
         reward_range=(low, high),
         max_episode_steps=reply["max_episode_steps"],
         masks=reply["masks"],
+        any_action=reply["any_action"],
+        info=tuple(_array_spec(a) for a in reply["info"]),
+        factorization=_factorization(reply),
+        frame_size=(reply["frame_size"][0], reply["frame_size"][1]),
         keyword_docs=tuple(reply["keyword_docs"] or ()),
     )
+
+
+def _factorization(reply: dict[str, Any]) -> Factorization | None:
+    names, sizes = reply["component_names"] or (), reply["component_sizes"] or ()
+    if not names:
+        return None
+    strides = tuple(math.prod(sizes[k + 1 :]) for k in range(len(sizes)))
+    return Factorization(tuple(names), tuple(sizes), strides)
 
 
 def _array_spec(a: dict[str, Any]) -> ArraySpec:

@@ -14,17 +14,24 @@ typedef struct {
 	char *message;       /* out: UTF-8, ends with 0 */
 } azs_status;
 
-/* Where a batch goes: an address for each array, NULL for one that isn't wanted. */
+/* Where a batch goes: for each array how many bytes behind base it begins, negative for one that isn't
+ * wanted. Of obs, info and their final forms the first entry decides for all. */
 typedef struct {
-	void *env_id;     /* int32[n] */
-	void *reward;     /* float32[n], to the player who moved */
-	void *terminated; /* bool[n] */
-	void *truncated;  /* bool[n] */
-	void *to_play;    /* int32[n], the player to move */
-	void *elapsed;    /* int32[n], steps of the episode */
-	void *mask;       /* bool[n, num_actions] */
-	void *child;      /* int32[n], states that simulate made */
-	void *obs[16];    /* the observation arrays, in the order of the specification */
+	uint8_t *base;
+	int64_t env_id;     /* int32[n] */
+	int64_t reward;     /* float32[n], to the player who moved */
+	int64_t terminated; /* bool[n] */
+	int64_t truncated;  /* bool[n] */
+	int64_t over;       /* bool[n], either of both */
+	int64_t to_play;    /* int32[n], the player to move */
+	int64_t elapsed;    /* int32[n], steps of the episode */
+	int64_t mask;       /* bool[n, num_actions] */
+	int64_t child;      /* int32[n], states that simulate made */
+	int64_t rewards;    /* float32[n, num_players], to each player */
+	int64_t failed;     /* bool[n], the environment panicked */
+	int64_t obs[16];    /* the observation arrays, in the order of the specification */
+	int64_t info[16];   /* the info arrays, likewise */
+	int64_t final_obs[16], final_info[16]; /* of episodes that ended and began anew, one row for each */
 } azs_rows;
 
 /* Text in, text out (JSON). If out_len is more than out_cap nothing was written: call again. */
@@ -45,8 +52,10 @@ typedef struct {
 	int64_t n;
 	const int32_t *actions;
 	int32_t *ids;    /* environments or states; NULL: 0, 1, 2, ... */
-	int32_t *states; /* out of snapshot, in of restore */
+	int32_t *states; /* out of snapshot and replay, in of the others */
 	const uint64_t *seeds;
+	const uint8_t *seeded; /* reset: [n] rows whose seed counts; NULL: all */
+	uint64_t *keys;        /* out of hash */
 } azs_send;
 
 typedef struct {
@@ -57,8 +66,43 @@ typedef struct {
 	int64_t done;   /* out: rows whose episode ended */
 	azs_rows rows;
 	const int32_t *actions; /* simulate */
-	const int32_t *states;  /* simulate, final: environments */
+	const int32_t *states;  /* simulate; observe, or NULL */
+	const int32_t *ids;     /* observe: environments, or NULL */
 } azs_recv;
+
+/* Conditional masks of action components. */
+typedef struct {
+	azs_status status;
+	uint64_t pool;
+	int64_t n;
+	const int32_t *ids;     /* [n] environments, or NULL */
+	const int32_t *states;  /* [n] states, or NULL */
+	const int32_t *prefix;  /* [n, stride] */
+	const int32_t *lengths; /* [n] */
+	int64_t stride, width;
+	uint8_t *mask; /* [n, width] */
+} azs_mask;
+
+/* Pictures: bytes of red, green and blue. */
+typedef struct {
+	azs_status status;
+	uint64_t pool;
+	int64_t n;
+	const int32_t *ids;    /* [n] environments, or NULL */
+	const int32_t *states; /* [n] states, or NULL */
+	int64_t width, height; /* out */
+	uint8_t *frames;       /* [n, height, width, 3]; NULL: only the size is wanted */
+} azs_paint;
+
+/* How long steps take. */
+typedef struct {
+	azs_status status;
+	uint64_t pool;
+	double *p50, *p99;   /* [num_envs] seconds, 0 while unknown */
+	int32_t *stragglers; /* [num_envs] */
+	int64_t count;       /* out: stragglers */
+	int64_t pending;     /* out: environments in flight */
+} azs_timing;
 
 /* Snapshots as bytes: blob i is data[offsets[i] : offsets[i+1]]. */
 typedef struct {
@@ -148,11 +192,19 @@ int32_t azs_pool_close(azs_text *a);
 int32_t azs_pool_reset(azs_send *a);
 int32_t azs_pool_send(azs_send *a);
 int32_t azs_pool_recv(azs_recv *a);
-int32_t azs_pool_final(azs_recv *a);
+int32_t azs_pool_step(azs_recv *a, azs_send *s); /* send, then recv; the status is that of a */
 int32_t azs_pool_snapshot(azs_send *a);
 int32_t azs_pool_restore(azs_send *a);
 int32_t azs_pool_release(azs_send *a);
+int32_t azs_pool_replay(azs_send *a); /* actions: the step of each */
+int32_t azs_pool_hash(azs_send *a);
+int32_t azs_pool_mask(azs_mask *a);
+int32_t azs_pool_paint(azs_paint *a);
+int32_t azs_pool_timing(azs_timing *a);
+int32_t azs_pool_text(azs_text *a);    /* {"state": id} in, a drawing out */
+int32_t azs_pool_actions(azs_text *a); /* {"env_id": e} in, a list out */
 int32_t azs_pool_simulate(azs_recv *a);
+int32_t azs_pool_observe(azs_recv *a);
 int32_t azs_pool_dump(azs_blobs *a);
 int32_t azs_pool_load(azs_blobs *a);
 int32_t azs_search_run(azs_search *a, azs_result *r);

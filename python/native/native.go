@@ -1,7 +1,17 @@
-// Command native is libazserve: the Go side of the Python package, built as a C library. It holds
+// Package native is the Go side of the Python package: the functions that a C library exports. It holds
 // conversions only: every exported function decodes its block of arguments, makes one call, and
 // encodes what came. The interface is python/src/azserve/azserve.h.
-package main
+//
+// A program imports it for its exports alone and is built with -buildmode=c-shared; python/libazserve is
+// the one that the package ships. One with environments of its own registers them in an init function,
+// since a library's main is never called:
+//
+//	import _ "github.com/azserve/azserve/python/native"
+//
+//	func init() { envs.MustRegister("Mine-v0", envs.NewEntry("What it is.", NewMine)) }
+//
+//	func main() { os.Exit(cli.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+package native
 
 /*
 #cgo CFLAGS: -std=c11
@@ -19,12 +29,10 @@ import (
 )
 
 // abiVersion changes with every change of azserve.h; Python refuses another one.
-const abiVersion = 2
+const abiVersion = 3
 
 //export azs_abi_version
 func azs_abi_version() C.int32_t { return abiVersion }
-
-func main() {}
 
 // finish encodes a call's error into its status and returns the code. Deferred with the address of
 // the error, after safe.Recover.
@@ -65,9 +73,6 @@ func handleOf[T any](h C.uint64_t, what string) (obj T, err error) {
 type handleError struct{ what string }
 
 func (e handleError) Error() string { return "not an open " + e.what + " (closed already?)" }
-
-// array returns n elements of a batch's array, nil at NULL.
-func array[T any](at unsafe.Pointer, n int) []T { return slice[T]((*byte)(at), n) }
 
 // slice returns n elements at a C pointer, nil at NULL.
 func slice[T, P any](p *P, n int) []T {

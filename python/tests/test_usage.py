@@ -1,0 +1,58 @@
+"""The first uses of a pool, as users of such pools write them."""
+
+import numpy as np
+import pytest
+
+import azserve
+
+POOL = """
+import numpy as np, azserve
+print(azserve.list_envs())
+pool = azserve.make("Maze-v0", num_envs=64, batch_size=64)
+pool.async_reset()
+obs, reward, done, info = pool.recv()
+pool.send(np.zeros(len(info["env_id"]), dtype=np.int32), info["env_id"])
+obs, reward, done, info = pool.recv()
+pool.close()
+"""
+
+FORKS = """
+import numpy as np, azserve
+pool = azserve.make("Maze-v0", num_envs=8, batch_size=8); pool.async_reset()
+_, _, _, info = pool.recv()
+roots = pool.snapshot(info["env_id"])
+obs, rew, done, child = pool.simulate_batch(np.array(roots, np.int32), np.zeros(len(roots), np.int32))
+pool.release_batch(np.array(child["state_id"], np.int32))
+pool.close()
+"""
+
+TORCH = """
+from azserve.torch_api import TorchEnvPool
+pool = TorchEnvPool("Maze-v0", num_envs=64, device="cpu")
+obs, reward, done, info = pool.reset()
+pool.close()
+"""
+
+
+def test_pool():
+    names = {}
+    exec(POOL, names)
+    assert names["obs"]["walls"].shape == (64, 8, 8) and names["obs"]["action_mask"].shape == (64, 4)
+    assert names["reward"].dtype == np.float32 and names["done"].dtype == np.bool_
+    assert names["info"]["env_id"].dtype == np.int32 and names["info"]["elapsed_step"].tolist() == [1] * 64
+    assert {"BinPack-v0", "CartPole-v1", "Maze-v0"} <= set(azserve.list_envs())
+
+
+def test_forks():
+    names = {}
+    exec(FORKS, names)
+    assert set(names["child"]) == {
+        "state_id", "terminated", "truncated", "to_play", "action_mask", "invalid_action",
+    }  # fmt: skip
+
+
+def test_torch():
+    torch = pytest.importorskip("torch")
+    names = {}
+    exec(TORCH, names)
+    assert isinstance(names["obs"]["action_mask"], torch.Tensor) and names["reward"].shape == (64,)
