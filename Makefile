@@ -48,7 +48,7 @@ check: build ## formatting, vet, static analysis, types; changes no file
 	CGO_ENABLED=0 $(GO) vet $$($(GO) list ./... | grep -v /python/)
 	$(GO) mod tidy -diff
 	$(GO) tool staticcheck ./...
-	$(VENV)/bin/ruff check python
+	$(VENV)/bin/ruff check python examples
 	$(VENV)/bin/mypy --config-file python/pyproject.toml python/src/azserve
 
 lint: ## golangci-lint with .golangci.yml (slow to install the first time)
