@@ -8,56 +8,16 @@ second, since peers use more threads than they are given.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
-import subprocess
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 import azserve
+import pool_rows
+from measure import Row, in_turns, installed
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-
-
-@dataclass
-class Row:
-    """One line of the table: rates in units a second, the ratio, and the least ratio aimed at."""
-
-    what: str
-    ours: float
-    peer: str = ""
-    theirs: float = 0.0
-    goal: str = ""
-
-
-def installed(*names: str) -> bool:
-    return all(importlib.util.find_spec(n) for n in names)
-
-
-def best(f: Callable[[], object], units: float, seconds: float, clock: Callable[[], float]) -> float:
-    """Return the best rate of several short runs of f, which does `units` units."""
-    f()
-    top, end = 0.0, time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        calls, t0, w0 = 0, clock(), time.perf_counter()
-        while calls == 0 or time.perf_counter() - w0 < seconds / 20:
-            f()
-            calls += 1
-        top = max(top, calls * units / max(clock() - t0, 1e-9))
-    return top
-
-
-def in_turns(ours, theirs, units: float, seconds: float, clock=time.perf_counter) -> tuple[float, float]:
-    """Measure both in turns, and return the best rate of each."""
-    a = b = 0.0
-    for _ in range(3):
-        a = max(a, best(ours, units, seconds / 3, clock))
-        if theirs is not None:
-            b = max(b, best(theirs, units, seconds / 3, clock))
-    return a, b
 
 
 # -- search ----------------------------------------------------------------------------------------
@@ -313,92 +273,6 @@ def threads_rows(seconds: float, quick: bool):
     yield Row(what, a, "azserve with one thread", b, "1.7")
 
 
-# -- environments ----------------------------------------------------------------------------------
-
-
-def azserve_cartpole(n: int):
-    pool = azserve.make("CartPole-v1", num_envs=n)
-    pool.reset()
-    actions = np.arange(n, dtype=np.int32) % 2
-    return lambda: pool.step(actions)
-
-
-def envpool_cartpole(n: int):
-    import envpool
-
-    env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=n)
-    env.reset()
-    actions = np.arange(n, dtype=np.int32) % 2
-    return lambda: env.step(actions)
-
-
-def envpool_async(n: int):
-    import envpool
-
-    env = envpool.make("CartPole-v1", env_type="gymnasium", num_envs=n, batch_size=n // 4)
-    env.async_reset()
-    actions = np.arange(n // 4, dtype=np.int32) % 2
-
-    def step():
-        for _ in range(4):
-            info = env.recv()[-1]
-            env.send(actions, info["env_id"])
-
-    return step
-
-
-def gymnasium_cartpole(n: int):
-    from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-
-    env = CartPoleVectorEnv(num_envs=n)
-    env.reset(seed=0)
-    actions = np.arange(n) % 2
-    return lambda: env.step(actions)
-
-
-def cartpole_rows(seconds: float, quick: bool):
-    for n in (1, 256, 1024):
-        peers = []
-        if installed("envpool") and not quick:
-            peers.append(("EnvPool, sync", envpool_cartpole, "10"))
-            if n > 1:
-                peers.append(("EnvPool, async", envpool_async, "2"))
-        if installed("gymnasium"):
-            peers.append(("gymnasium's CartPoleVectorEnv", gymnasium_cartpole, "1.5"))
-        for name, peer, goal in peers or [("", None, "")]:
-            a, b = in_turns(azserve_cartpole(n), peer and peer(n), n, seconds)
-            yield Row(f"CartPole, {n} environments (steps/s)", a, name, b, goal if n > 1 else "")
-
-
-def bare_loop() -> float:
-    """Return the bare Go loop's states a second; 0 without Go."""
-    try:
-        out = subprocess.run(
-            ["go", "test", "-run", "xxx", "-bench", "BareTicTacToe", "-benchtime", "0.5s", "./bench"],
-            cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))), capture_output=True, text=True, check=True,
-        ).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return 0.0
-    words = out.split()
-    return float(words[words.index("Mstates/s") - 1]) * 1e6
-
-
-def simulate_rows(seconds: float, quick: bool):
-    pool = azserve.make("TicTacToe-v0", num_envs=1024)
-    pool.reset()
-    ids, actions = pool.snapshot(), np.zeros(1024, np.int32)
-
-    def fork():
-        child = pool.simulate_batch(ids, actions)[3]
-        pool.release_batch(child["state_id"])
-
-    a, bare = 0.0, 0.0
-    for _ in range(2):
-        bare = max(bare, bare_loop())
-        a = max(a, best(fork, 1024, seconds / 2, time.perf_counter))
-    yield Row("simulate_batch, 1024 TicTacToe states (states/s)", a, "bare Go loop", bare, "0.5")
-
-
 def human(x: float) -> str:
     for unit, name in ((1e6, " M"), (1e3, " k")):
         if x >= unit:
@@ -412,7 +286,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave the peers out that take long to compile")
     groups = {
         "search": search_rows, "table": table_rows, "stochastic": stochastic_rows, "games": games_rows,
-        "growth": growth_rows, "threads": threads_rows, "cartpole": cartpole_rows, "simulate": simulate_rows,
+        "growth": growth_rows, "threads": threads_rows, **pool_rows.GROUPS,
     }
     parser.add_argument("--only", default="", help=f"rows whose group contains this: {', '.join(groups)}")
     args = parser.parse_args()
