@@ -133,7 +133,8 @@ type arena[S any] struct {
 
 // scratch is memory of one call.
 type scratch[S any] struct {
-	states []*S
+	slots  []int32
+	states []*S // those of slots
 	legal  []bool
 	chance []float32
 	bytes  []byte
@@ -272,13 +273,25 @@ func (a *arena[S]) Step(parents, children, actions []int32, out []Outcome) {
 func (a *arena[S]) stepBatch(slabs [][]S, parents, children, actions []int32, out []Outcome) {
 	sc := a.tmp.Get().(*scratch[S])
 	defer a.tmp.Put(sc)
-	sc.states = sc.states[:0]
-	for i, child := range children {
-		s := a.at(slabs, child)
-		a.clone(s, a.at(slabs, parents[i]))
-		sc.states = append(sc.states, s)
+	states := a.gather(sc, slabs, children)
+	if !slices.Equal(parents, children) {
+		for i, s := range states {
+			a.clone(s, a.at(slabs, parents[i]))
+		}
 	}
-	a.k.batch.StepBatch(sc.states, actions, out)
+	a.k.batch.StepBatch(states, actions, out)
+}
+
+// gather returns the states in slots. Most often they are those of the call before: states don't move.
+func (a *arena[S]) gather(sc *scratch[S], slabs [][]S, slots []int32) []*S {
+	if slices.Equal(sc.slots, slots) {
+		return sc.states
+	}
+	sc.slots, sc.states = append(sc.slots[:0], slots...), sc.states[:0]
+	for _, slot := range slots {
+		sc.states = append(sc.states, a.at(slabs, slot))
+	}
+	return sc.states
 }
 
 func (a *arena[S]) Observe(slots []int32, obs []Array, row0 int) {
@@ -288,11 +301,7 @@ func (a *arena[S]) Observe(slots []int32, obs []Array, row0 int) {
 		row = allRows
 		sc := a.tmp.Get().(*scratch[S])
 		defer a.tmp.Put(sc)
-		sc.states = sc.states[:0]
-		for _, slot := range slots {
-			sc.states = append(sc.states, a.at(slabs, slot))
-		}
-		a.k.observe.ObserveBatch(sc.states, obs, row0)
+		a.k.observe.ObserveBatch(a.gather(sc, slabs, slots), obs, row0)
 		return
 	}
 	for i, slot := range slots {

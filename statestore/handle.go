@@ -79,28 +79,19 @@ func (h *handles) give(slot int32) int32 {
 	return h.of(slot)
 }
 
-// take takes a user's reference back; it returns false if there is none.
-func (h *handles) take(slot int32) bool {
-	if h.given[slot] == 0 {
-		return false
+// take takes a user's reference back. With the last one the handle is stale.
+func (h *handles) take(slot int32) {
+	if h.given[slot]--; h.given[slot] == 0 {
+		h.gens[slot] = (h.gens[slot] + 1) & h.genMask
 	}
-	h.given[slot]--
-	return true
 }
 
-// retire makes the handles of slots stale of which no user holds a reference. A slot may occur often; its
-// generation rises once.
-func (h *handles) retire(slots []int32) {
+// undo reverses the takes of slots.
+func (h *handles) undo(slots []int32) {
 	for _, slot := range slots {
 		if h.given[slot] == 0 {
-			h.gens[slot] = (h.gens[slot] + 1) & h.genMask
-			h.given[slot] = retired
+			h.gens[slot] = (h.gens[slot] - 1) & h.genMask
 		}
-	}
-	for _, slot := range slots {
-		h.given[slot] = max(h.given[slot], 0)
+		h.given[slot]++
 	}
 }
-
-// retired marks a slot whose generation has risen.
-const retired = -1

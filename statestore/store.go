@@ -163,21 +163,20 @@ func (s *Store) Retain(handles []int32) error {
 func (s *Store) Release(handles []int32) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
 	j := s.getJob(len(handles))
 	defer s.jobs.Put(j)
-	if err := s.resolve(handles, j.slots); err != nil {
-		return err
-	}
-	for i, slot := range j.slots {
-		if s.handles.take(slot) {
-			continue
+	for i, h := range handles {
+		slot, err := s.handles.slot(i, h)
+		if err != nil {
+			s.handles.undo(j.slots[:i])
+			return err
 		}
-		for _, undo := range j.slots[:i] {
-			s.handles.give(undo)
-		}
-		return fmt.Errorf("%w: row %d: %d is released more often than it was retained", ErrStale, i, handles[i])
+		s.handles.take(slot)
+		j.slots[i] = slot
 	}
-	s.handles.retire(j.slots)
 	s.unref(j.slots)
 	s.given -= len(handles)
 	return nil

@@ -1,5 +1,7 @@
 import functools
 import os
+import pathlib
+import re
 import threading
 import time
 
@@ -296,3 +298,22 @@ def test_fork_is_a_clear_error(make):
         os._exit(0)
     os.waitpid(pid, 0)
     assert b'start method "spawn"' in os.read(read, 1000)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="threads can be pinned on Linux only")
+def test_thread_affinity(make):
+    def pinned():
+        rows = [p.read_text() for p in pathlib.Path("/proc/self/task").glob("*/status")]
+        return sum(re.search(r"Cpus_allowed_list:\s*\d+$", r, re.M) is not None for r in rows)
+
+    if len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("one CPU only: every thread is pinned")
+    pool = make("CartPole-v1", num_envs=64, num_threads=3, thread_affinity_offset=1, dispatch="threads")
+    pool.reset()
+    pool.step([0, 1] * 32)
+    assert pinned() >= 3
+    pool.close()
+    deadline = time.monotonic() + 5
+    while pinned() > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert pinned() <= 1, "threads outlive their pool"  # Go may have made one of its own from a pinned one

@@ -1,5 +1,8 @@
 """The first uses of a pool, as users of such pools write them."""
 
+import pathlib
+import re
+
 import numpy as np
 import pytest
 
@@ -56,3 +59,15 @@ def test_torch():
     names = {}
     exec(TORCH, names)
     assert isinstance(names["obs"]["action_mask"], torch.Tensor) and names["reward"].shape == (64,)
+
+
+def readme():
+    text = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.S)
+
+
+@pytest.mark.parametrize("block", readme())
+def test_readme(block):
+    if "torch_api" in block:
+        pytest.importorskip("torch")
+    exec(block, {"np": np, "azserve": azserve})
