@@ -16,14 +16,17 @@ type CartPole struct {
 	limit       int32 // steps
 	suttonBarto bool
 	libm        bool // else Go's sine and cosine
+	low, high   float64
 	keywords    string
 }
 
 // CartPoleConfig holds the keywords.
 type CartPoleConfig struct {
-	MaxEpisodeSteps int    `json:"max_episode_steps" default:"500" doc:"time limit in steps, 1 to 1000000"`
-	SuttonBarto     bool   `json:"sutton_barto_reward" default:"false" doc:"reward 0 a step and -1 at the fall, in place of 1 a step"`
-	Math            string `json:"math" default:"\"libm\"" doc:"sine and cosine: \"libm\" (Gymnasium's bits) or \"go\" (no cgo call)"`
+	MaxEpisodeSteps int     `json:"max_episode_steps" default:"500" doc:"time limit in steps, 1 to 1000000"`
+	SuttonBarto     bool    `json:"sutton_barto_reward" default:"false" doc:"reward 0 a step and -1 at the fall, in place of 1 a step"`
+	Low             float64 `json:"low" default:"-0.05" doc:"least of each number at the start"`
+	High            float64 `json:"high" default:"0.05" doc:"bound of each number at the start, not reached; at most 1"`
+	Math            string  `json:"math" default:"\"libm\"" doc:"sine and cosine: \"libm\" (Gymnasium's bits) or \"go\" (no cgo call)"`
 }
 
 // CartPoleState is one cart with its random generator, which goes on over episodes as Gymnasium's
@@ -56,7 +59,10 @@ func NewCartPole(c CartPoleConfig) (*CartPole, error) {
 	if err := inRange(id, "max_episode_steps", c.MaxEpisodeSteps, 1, 1_000_000); err != nil {
 		return nil, err
 	}
-	g := &CartPole{limit: int32(c.MaxEpisodeSteps), suttonBarto: c.SuttonBarto}
+	if !(c.Low >= -1 && c.Low <= c.High && c.High <= 1) {
+		return nil, fmt.Errorf("%w: %s: low=%g high=%g; want -1 <= low <= high <= 1", ErrKeyword, id, c.Low, c.High)
+	}
+	g := &CartPole{limit: int32(c.MaxEpisodeSteps), suttonBarto: c.SuttonBarto, low: c.Low, high: c.High}
 	switch c.Math {
 	case "go":
 	case "libm":
@@ -64,8 +70,8 @@ func NewCartPole(c CartPoleConfig) (*CartPole, error) {
 	default:
 		return nil, fmt.Errorf("%w: %s: math=%q; want \"libm\" or \"go\"", ErrKeyword, id, c.Math)
 	}
-	g.keywords = fmt.Sprintf("max_episode_steps=%d sutton_barto_reward=%v math=%s",
-		c.MaxEpisodeSteps, c.SuttonBarto, c.Math)
+	g.keywords = fmt.Sprintf("max_episode_steps=%d sutton_barto_reward=%v low=%g high=%g math=%s",
+		c.MaxEpisodeSteps, c.SuttonBarto, c.Low, c.High, c.Math)
 	return g, nil
 }
 
@@ -97,7 +103,7 @@ func (g *CartPole) Reset(s *CartPoleState, seed uint64) {
 // Restart starts the next episode from the state's own generator.
 func (g *CartPole) Restart(s *CartPoleState) {
 	for i := range s.Physics {
-		s.Physics[i] = s.RNG.Uniform(-0.05, 0.05)
+		s.Physics[i] = s.RNG.Uniform(g.low, g.high)
 	}
 	s.Steps, s.Terminated, s.Timedout = 0, false, false
 }

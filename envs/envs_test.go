@@ -61,6 +61,7 @@ func TestKeywords(t *testing.T) {
 		{"ConnectFour-v0", `{"rows":"six"}`, `rows="six": want int`},
 		{"ConnectFour-v0", `{"rows":1}`, `rows=1; want 2 to 16`},
 		{"ConnectFour-v0", `{"rows":15,"cols":15}`, `= 240 bits; want at most 64`},
+		{"CartPole-v1", `{"low":0.1}`, `low=0.1 high=0.05; want -1 <= low <= high <= 1`},
 		{"Maze-v0", `{"rows":1}`, `rows=1; want 2 to 64`},
 		{"Maze-v0", `{"wall_density":0.7}`, `wall_density=0.7; want 0 to 0.6`},
 		{"Maze-v0", `{"generator":"division"}`, `want odd numbers, such as 9 and 9`},

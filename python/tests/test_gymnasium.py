@@ -54,6 +54,12 @@ def test_matches_gymnasiums_cartpole():
     check_environments_match(theirs, ours, num_steps=2000, info_comparison="equivalence")
 
 
+def test_start_bounds():
+    theirs, ours = gymnasium.make("CartPole-v1"), gymnasium.make("azserve/CartPole-v1", low=-0.2, high=0.1)
+    obs, _ = theirs.reset(seed=5, options={"low": -0.2, "high": 0.1})
+    assert np.array_equal(ours.reset(seed=5)[0], obs)
+
+
 def test_time_limit_of_make():
     for limit in (5, 700):
         env = gymnasium.make("azserve/CartPole-v1", max_episode_steps=limit)
