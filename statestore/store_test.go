@@ -327,9 +327,13 @@ func BenchmarkSimulate(b *testing.B) {
 			h, actions := roots(b, s, n), make([]int32, n)
 			out := statestore.Steps{
 				Children: make([]int32, n), Reward: make([]float32, n), Terminated: make([]bool, n),
+				Truncated: make([]bool, n), Over: make([]bool, n),
 				View: statestore.View{
-					Obs: envs.NewArrays(env.Spec().Obs, n), Mask: make([]bool, n*env.Spec().NumActions),
+					Obs: envs.NewArrays(env.Spec().Obs, n), Mask: make([]bool, n*env.Spec().NumActions), ToPlay: make([]int32, n),
 				},
+			}
+			if p := env.Spec().NumPlayers; p > 1 {
+				out.Rewards = make([]float32, n*p)
 			}
 			b.ReportAllocs()
 			for b.Loop() {

@@ -27,9 +27,10 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from . import _arrays, _errors
+from . import _arrays, _errors, _native
 from ._pool import Pool
 from ._spec import ArraySpec, Spec, list_envs
+from ._states import info_fields, obs_names, read_fields
 
 __all__ = ["Env", "VectorEnv", "make_env", "make_vec"]
 
@@ -278,6 +279,30 @@ def _mode(mode: AutoresetMode | str) -> AutoresetMode:
         raise _errors.InvalidArgumentError(f"autoreset_mode={mode!r}; want one of {known}") from None
 
 
+class _Border:
+    """The argument blocks of one environment, with the arrays that Gymnasium asks for and no others."""
+
+    def __init__(self, pool: Pool) -> None:
+        spec, flag = pool.spec, np.dtype(np.bool_)
+        self.obs, self.info = obs_names(spec), [a.name for a in spec.info]
+        self.width = len(self.obs)
+        fields = [*read_fields(spec), ("reward", np.dtype(np.float32), ())]
+        fields += [("terminated", flag, ()), ("truncated", flag, ()), *info_fields(spec)]
+        self.layout = _arrays.Layout(fields, 1)
+        self.recv, self.send = _native.Block("azs_recv *"), _native.Block("azs_send *")
+        self.recv.rows[:] = self.layout.offsets
+        self.recv.c.pool, self.recv.c.timeout = pool._handle, -1.0
+        self.action = np.zeros(1, np.int32)
+        self._pointer = _native.pointer("int32_t[]", self.action)
+        self.send.c.pool, self.send.c.n, self.send.c.actions = pool._handle, 1, self._pointer
+
+    def call(self, function: Any, *more: Any) -> tuple[NDArray[Any], ...]:
+        """Receive the results of the environment; its pool works inline, so they are there at once."""
+        views, self.recv.base[0] = self.layout.take()
+        _native.call(function, self.recv, *more)
+        return views
+
+
 class Env(gymnasium.Env[Any, Any]):
     """One environment as a ``gymnasium.Env``.
 
@@ -295,10 +320,11 @@ class Env(gymnasium.Env[Any, Any]):
         self.render_mode = _check_render_mode(render_mode)
         self.metadata = _metadata(id)
         self.pool = Pool(id, 1, seed=None, autoreset="disabled", dispatch="inline", num_threads=1, **keywords)
-        self.observation_space = _observation_space(self.pool.spec)
-        self.action_space = spaces.Discrete(self.pool.spec.num_actions)
-        self._info_names = [a.name for a in self.pool.spec.info]
-        self._action = np.empty(1, np.int32)
+        spec = self.pool.spec
+        self.observation_space = _observation_space(spec)
+        self.action_space = spaces.Discrete(spec.num_actions)
+        self._plain = not isinstance(self.observation_space, spaces.Dict)
+        self._border = _Border(self.pool)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -307,28 +333,32 @@ class Env(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
         if options:
             raise _errors.InvalidArgumentError(f"options: {sorted(options)} is unknown; want none")
-        obs, info = self.pool.reset(seed)
-        return self._row(obs), {name: info[name][0] for name in self._info_names}
+        self.pool.async_reset(seed)
+        views = self._border.call(_native.lib.azs_pool_recv)
+        return self._obs(views), self._info(views)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take an action."""
+        border = self._border
         try:
-            self._action[0] = operator.index(action)
+            border.action[0] = operator.index(action)
         except (TypeError, OverflowError):
             raise _errors.ActionError(
                 f"action {action!r}; want an integer from 0 to {self.pool.spec.num_actions - 1}"
             ) from None
-        obs, reward, _, info = self.pool.step(self._action)
-        return (
-            self._row(obs),
-            float(reward[0]),
-            bool(info["terminated"][0]),
-            bool(info["truncated"][0]),
-            {name: info[name][0] for name in self._info_names},
-        )
+        views = border.call(_native.lib.azs_pool_step, border.send.c)
+        at = border.width
+        reward, terminated, truncated = views[at : at + 3]
+        return self._obs(views), reward.item(), terminated.item(), truncated.item(), self._info(views)
 
-    def _row(self, obs: dict[str, NDArray[Any]]) -> Any:
-        return _plain(self.observation_space, {name: v[0, ...] for name, v in obs.items()})
+    def _obs(self, views: tuple[NDArray[Any], ...]) -> Any:
+        if self._plain:
+            return views[0][0]
+        return {name: v[0, ...] for name, v in zip(self._border.obs, views, strict=False)}
+
+    def _info(self, views: tuple[NDArray[Any], ...]) -> dict[str, Any]:
+        border = self._border
+        return {name: v[0] for name, v in zip(border.info, views[border.width + 3 :], strict=True)}
 
     def render(self) -> Any:
         """Return a picture, uint8 [height, width, 3], or a text."""

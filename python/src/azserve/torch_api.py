@@ -156,4 +156,6 @@ class TorchEnvPool:
 
 def _array(x: Tensor | ArrayLike) -> Any:
     """Return a tensor's numbers as an array, without a copy where it is on the CPU."""
-    return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
+    if not isinstance(x, torch.Tensor):
+        return x
+    return x.detach().cpu().numpy() if x.is_cuda or x.requires_grad else x.numpy()
