@@ -19,8 +19,11 @@ build: bin/azserve $(VENV)/.installed ## bin/azserve, and .venv with the Python 
 bin/azserve: $(GOFILES) go.mod go.sum
 	$(GO) build -o $@ ./cmd/azserve
 
-$(NATIVE): $(GOFILES) python/src/azserve/azserve.h go.mod go.sum
-	$(GO) build -buildmode=c-shared -o $@ ./python/libazserve
+# With jaxlib's header the library has handlers for XLA's FFI, which azserve.jax_api needs.
+XLA = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/jaxlib/include $(PEERS)/lib/python3*/site-packages/jaxlib/include))
+
+$(NATIVE): $(GOFILES) $(wildcard python/native/*.[ch]) python/src/azserve/azserve.h go.mod go.sum $(wildcard $(XLA)/xla/ffi/api/c_api.h)
+	CGO_CFLAGS="-O2 -g $(addprefix -I,$(XLA))" $(GO) build -buildmode=c-shared -o $@ ./python/libazserve
 	@rm -f python/src/azserve/libazserve.h
 
 $(VENV)/.installed: $(NATIVE) python/pyproject.toml
@@ -39,7 +42,7 @@ test: build ## all tests: Go with the race detector where it pays, and Python
 
 test-all: build ## test, and what needs large packages (torch, jax, mctx, moviepy)
 	$(PY) -m pip install -q --disable-pip-version-check 'mctx==0.0.71' 'jax==0.10.2' \
-		torch moviepy array-api-compat
+		torch moviepy array-api-compat optax
 	$(MAKE) test
 
 check: build ## formatting, vet, static analysis, types; changes no file

@@ -91,6 +91,12 @@ type Arena interface {
 	// [ErrBadState], the slot's contents are undefined.
 	DecodeState(slot int32, src []byte) error
 
+	// Export copies the states in slots to rows of raw memory, stride bytes apart; Import copies them back.
+	// The bytes are those of this process: they are neither portable nor checked. Only with
+	// Capabilities.Plain; a row has Env.StateSize bytes.
+	Export(slots []int32, raw []byte, stride int)
+	Import(slots []int32, raw []byte, stride int)
+
 	// Text and ActionName are the renderer's; a numeric form where the rules have none.
 	Text(slot int32) string
 	ActionName(slot, action int32) string

@@ -26,6 +26,7 @@ type Capabilities struct {
 	Hashes     bool // Hasher
 	Restarts   bool // Restarter
 	Batches    bool // BatchStepper
+	Plain      bool // states without pointers: Import and Export work
 	Symmetries int  // how many, without the identity
 }
 
@@ -45,6 +46,7 @@ func Define[S any](rules Rules[S]) (*Env, error) {
 			Masks: k.mask != nil, Turns: k.turn != nil, Discounts: k.discount != nil,
 			Renders: k.render != nil, Solves: k.solve != nil,
 			Hashes: k.hash != nil, Restarts: k.restart != nil, Batches: k.batch != nil,
+			Plain: k.plain,
 		},
 	}
 	if s, ok := any(rules).(Symmetrer); ok {
@@ -78,6 +80,7 @@ type kernel[S any] struct {
 	spec      Spec
 	stateSize int
 	layout    layout
+	plain     bool
 
 	mask     Masker[S]
 	legal    Legaler[S]
@@ -145,7 +148,7 @@ func newKernel[S any](rules Rules[S]) (*kernel[S], error) {
 			k.spec.NumOutcomes)
 	}
 	lay, plain := layoutOf[S]()
-	k.layout, k.stateSize = lay, lay.size
+	k.layout, k.stateSize, k.plain = lay, lay.size, plain && k.clone == nil
 	k.layout.print ^= crc32.ChecksumIEEE([]byte(k.spec.Keywords))
 	if !plain && (k.clone == nil || k.codec == nil) {
 		return nil, fmt.Errorf("envs: %s: the state type %T has pointers; it needs Clone, Append "+

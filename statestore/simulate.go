@@ -22,6 +22,7 @@ type Steps struct {
 	Children   []int32   // [B] handles of the new states
 	Reward     []float32 // [B] to the player who moved
 	Rewards    []float32 // [B, P] to each player
+	Movers     []int32   // [B] who moved
 	Terminated []bool    // [B]
 	Truncated  []bool    // [B]
 	Over       []bool    // [B] either of both
@@ -78,7 +79,7 @@ func (s *Store) Simulate(parents, actions []int32, out *Steps) error {
 	defer s.jobs.Put(j)
 	j.parents, j.out = fit(j.parents, len(parents)), fit(j.out, len(parents))
 	j.actions, j.steps, j.err, j.illegal = actions, out, nil, len(parents)
-	if out.Rewards != nil {
+	if out.Rewards != nil || out.Movers != nil {
 		j.movers = fit(j.movers, len(parents))
 	}
 	if err := s.begin(parents, j); err != nil {
@@ -169,8 +170,11 @@ func (j *job) stepShard(lo, hi int) {
 	defer j.recover(lo)
 	start := time.Now()
 	out, a := j.out[lo:hi], j.store.arena
-	if j.steps.Rewards != nil {
+	if j.steps.Rewards != nil || j.steps.Movers != nil {
 		a.ToPlay(j.parents[lo:hi], j.movers[lo:hi])
+	}
+	if j.steps.Movers != nil {
+		copy(j.steps.Movers[lo:hi], j.movers[lo:hi])
 	}
 	a.Step(j.parents[lo:hi], j.slots[lo:hi], j.actions[lo:hi], out)
 	if n := a.Spec().NumPlayers; j.steps.Rewards != nil {

@@ -24,7 +24,7 @@ var codes = []struct {
 	{12, pool.ErrEnded}, {13, pool.ErrNotStarted}, {14, envs.ErrBadState}, {15, search.ErrEvaluator},
 	{17, envs.ErrUnknownEnv}, {2, envs.ErrKeyword}, {19, search.ErrOrder}, {1, pool.ErrConfig},
 	{1, pool.ErrThreads}, {1, search.ErrConfig}, {1, evaluator.ErrEnv}, {1, gorgonia.ErrModel},
-	{1, gorgonia.ErrConfig}, {1, errInvalid}, {20, envs.ErrNoFactors}, {1, envs.ErrPrefix},
+	{1, gorgonia.ErrConfig}, {1, errInvalid}, {19, errHandle}, {20, envs.ErrNoFactors}, {1, envs.ErrPrefix},
 }
 
 // Codes without a sentinel.

@@ -29,7 +29,7 @@ import (
 )
 
 // abiVersion changes with every change of azserve.h; Python refuses another one.
-const abiVersion = 3
+const abiVersion = 4
 
 //export azs_abi_version
 func azs_abi_version() C.int32_t { return abiVersion }

@@ -25,6 +25,7 @@ type nativePool struct {
 	*pool.Pool
 	models models
 	tmp    sync.Pool // *arrayLists
+	xla    xlaPool
 }
 
 // arrayLists is memory for lists of a call's arrays.
@@ -48,6 +49,7 @@ type specJSON struct {
 	ComponentNames  []string       `json:"component_names"`
 	ComponentSizes  []int          `json:"component_sizes"`
 	FrameSize       [2]int         `json:"frame_size"`
+	PureWidth       int            `json:"pure_width"` // bytes of a pure state; 0 where there is none
 	NumThreads      int            `json:"num_threads,omitempty"`
 }
 
@@ -67,6 +69,9 @@ func specOf(env *envs.Env) specJSON {
 		MaxEpisodeSteps: s.MaxEpisodeSteps, Masks: env.Capabilities().Masks && !s.AllLegal, AnyAction: s.AnyAction,
 		Obs: arraysJSON(s.Obs), Info: arraysJSON(s.Info), ComponentNames: s.Factorization.Names,
 		ComponentSizes: s.Factorization.Sizes,
+	}
+	if env.Capabilities().Plain {
+		out.PureWidth = pureWidth(env)
 	}
 	out.FrameSize[0], out.FrameSize[1] = env.NewArena(0).FrameSize()
 	if e, err := envs.Lookup(s.ID); err == nil {

@@ -70,4 +70,8 @@ def readme():
 def test_readme(block):
     if "torch_api" in block:
         pytest.importorskip("torch")
+    if "jax_api" in block:
+        pytest.importorskip("jax")
+        if azserve._native.lib.azs_xla_handler(0) == azserve._native.ffi.NULL:
+            pytest.skip("built without JAX")
     exec(block, {"np": np, "azserve": azserve})

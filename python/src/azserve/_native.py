@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from . import _errors
 
-_ABI = 3
+_ABI = 4
 _MESSAGE_BYTES = 2048
 
 if sys.byteorder != "little":

@@ -66,6 +66,7 @@ class Spec:
         info: Arrays beside the observation, in ``info`` under their names.
         factorization: The components of an action; None if it has none.
         frame_size: Width and height of a picture in pixels.
+        pure_width: Bytes of a state in ``jax_api.PureEnv``; 0 where states have pointers.
         keyword_docs: Name, default and meaning of every keyword.
     """
 
@@ -83,6 +84,7 @@ class Spec:
     info: tuple[ArraySpec, ...]
     factorization: Factorization | None
     frame_size: tuple[int, int]
+    pure_width: int
     keyword_docs: tuple[dict[str, str], ...]
 
 
@@ -132,6 +134,7 @@ def decode(reply: dict[str, Any]) -> Spec:
         info=tuple(_array_spec(a) for a in reply["info"]),
         factorization=_factorization(reply),
         frame_size=(reply["frame_size"][0], reply["frame_size"][1]),
+        pure_width=reply["pure_width"],
         keyword_docs=tuple(reply["keyword_docs"] or ()),
     )
 

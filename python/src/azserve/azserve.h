@@ -183,6 +183,18 @@ typedef struct {
 	float *children_prior_logits;                                   /* [N, A] */
 } azs_tree;
 
+/* A call from XLA's FFI, or from a callback in its place: the arrays, in an order that the operation sets. */
+typedef struct {
+	int64_t pool;
+	const char *config; /* settings of a search, JSON */
+	int64_t config_len;
+	int32_t num_args, num_rets;
+	void *args[8];
+	void *rets[48];
+	int64_t counts[8];  /* elements of each argument */
+	char message[1024]; /* out, if the code isn't 0 */
+} azs_xla;
+
 int32_t azs_abi_version(void);
 int32_t azs_list(azs_text *a);
 int32_t azs_spec(azs_text *a);
@@ -220,3 +232,7 @@ int32_t azs_seeds(azs_text *a); /* the seeds of n rows from one number */
 int32_t azs_cache_open(azs_cache *a);
 int32_t azs_cache_forget(azs_cache *a);
 int32_t azs_cache_close(azs_cache *a);
+int32_t azs_xla_call(int32_t op, azs_xla *a); /* returns an error code of XLA */
+void *azs_xla_handler(int32_t op); /* a handler for XLA's FFI; NULL where the library was built without */
+int32_t azs_xla_generation(azs_text *a); /* of the pool whose handle is given: JSON out */
+int32_t azs_xla_scope(azs_text *a);      /* {"open": true} marks, false releases what was made since */
