@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 import azserve
+import jax_rows
 import pool_rows
 from measure import Row, in_turns, installed
 
@@ -286,7 +287,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="leave the peers out that take long to compile")
     groups = {
         "search": search_rows, "table": table_rows, "stochastic": stochastic_rows, "games": games_rows,
-        "growth": growth_rows, "threads": threads_rows, **pool_rows.GROUPS,
+        "growth": growth_rows, "threads": threads_rows, **pool_rows.GROUPS, **jax_rows.GROUPS,
     }
     parser.add_argument("--only", default="", help=f"rows whose group contains this: {', '.join(groups)}")
     args = parser.parse_args()
