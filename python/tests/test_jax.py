@@ -313,6 +313,18 @@ def test_two_devices():
             handle, (obs, reward, done, info) = jax.pmap(pool.step_with)(handle, jnp.ones((2, 4), jnp.int32))
         assert np.array_equal(jax.block_until_ready(handle), pool.handle)
         assert obs["obs"].shape == (2, 4, 4) and not np.array_equal(obs["obs"][0], obs["obs"][1])
+
+        from jax.sharding import Mesh, PartitionSpec
+
+        def step(handle, actions):
+            handle, (obs, *_) = pool.step_with(handle[0], actions[0])
+            return handle[None], obs["obs"][None]
+
+        spec, mesh = PartitionSpec("d"), Mesh(np.array(jax.devices()), ("d",))
+        sharded = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False))
+        for _ in range(5):
+            handle, seen = sharded(handle, jnp.ones((2, 4), jnp.int32))
+        assert seen.shape == (2, 4, 4) and np.array_equal(jax.block_until_ready(handle), pool.handle)
         print("well")
     """
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
