@@ -23,7 +23,7 @@ bin/azserve: $(GOFILES) go.mod go.sum
 XLA = $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/jaxlib/include $(PEERS)/lib/python3*/site-packages/jaxlib/include))
 
 $(NATIVE): $(GOFILES) $(wildcard python/native/*.[ch]) python/src/azserve/azserve.h go.mod go.sum $(wildcard $(XLA)/xla/ffi/api/c_api.h)
-	CGO_CFLAGS="-O2 -g $(addprefix -I,$(XLA))" $(GO) build -buildmode=c-shared -o $@ ./python/libazserve
+	CGO_CFLAGS="-O2 -g $(addprefix -I,$(abspath $(XLA)))" $(GO) build -buildmode=c-shared -o $@ ./python/libazserve
 	@rm -f python/src/azserve/libazserve.h
 
 $(VENV)/.installed: $(NATIVE) python/pyproject.toml
