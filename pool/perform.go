@@ -141,9 +141,7 @@ func (w *work) begin(i int) {
 	a, e := p.live.Arena(), sc.env[i]
 	slot, id := sc.child[i:i+1], sc.env[i:i+1]
 	sc.out[i] = envs.Outcome{}
-	if n := p.env.Spec().NumPlayers; w.b.Rewards != nil {
-		clear(w.b.Rewards[i*n : (i+1)*n])
-	}
+	w.clearRewards(i)
 	p.elapsed[e] = -1
 	seed := p.nextSeed(e, sc.kind[i])
 	if sc.kind[i] == jobReset {
@@ -239,6 +237,11 @@ func (w *work) stageRow(i int, f func()) {
 
 func (w *work) fail(i int, err error) {
 	w.sc.errs[i], w.sc.out[i] = err, envs.Outcome{}
+	w.clearRewards(i)
+}
+
+// clearRewards says that row i's step brought nobody anything.
+func (w *work) clearRewards(i int) {
 	if n := w.p.env.Spec().NumPlayers; w.b.Rewards != nil {
 		clear(w.b.Rewards[i*n : (i+1)*n])
 	}

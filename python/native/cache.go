@@ -27,22 +27,16 @@ func azs_cache_open(a *C.azs_cache) C.int32_t {
 
 //export azs_cache_forget
 func azs_cache_forget(a *C.azs_cache) C.int32_t {
-	return call(&a.status, func() error {
-		c, err := handleOf[*evaluator.Cache](a.cache, "cache")
-		if err == nil {
-			c.Forget()
-		}
-		return err
+	return callOn(&a.status, a.cache, "cache", func(c *evaluator.Cache) error {
+		c.Forget()
+		return nil
 	})
 }
 
 //export azs_cache_close
 func azs_cache_close(a *C.azs_cache) C.int32_t {
-	return call(&a.status, func() error {
-		_, err := handleOf[*evaluator.Cache](a.cache, "cache")
-		if err == nil {
-			cgo.Handle(a.cache).Delete()
-		}
-		return err
+	return callOn(&a.status, a.cache, "cache", func(*evaluator.Cache) error {
+		cgo.Handle(a.cache).Delete()
+		return nil
 	})
 }

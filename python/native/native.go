@@ -22,6 +22,8 @@ package native
 import "C"
 
 import (
+	"encoding/json"
+	"fmt"
 	"runtime/cgo"
 	"unsafe"
 
@@ -55,6 +57,17 @@ func call(s *C.azs_status, f func() error) C.int32_t {
 	return finish(s, safe.Call(f))
 }
 
+// callOn is call with the object behind a number that Python holds.
+func callOn[T any](s *C.azs_status, h C.uint64_t, what string, f func(T) error) C.int32_t {
+	return call(s, func() error {
+		obj, err := handleOf[T](h, what)
+		if err != nil {
+			return err
+		}
+		return f(obj)
+	})
+}
+
 // handleOf returns the object behind a number that Python holds.
 func handleOf[T any](h C.uint64_t, what string) (obj T, err error) {
 	defer func() {
@@ -73,6 +86,21 @@ func handleOf[T any](h C.uint64_t, what string) (obj T, err error) {
 type handleError struct{ what string }
 
 func (e handleError) Error() string { return "not an open " + e.what + " (closed already?)" }
+
+// decode reads the JSON that Python sent.
+func decode(a *C.azs_text, v any) error {
+	if err := json.Unmarshal(text(a.in, a.in_len), v); err != nil {
+		return fmt.Errorf("%w: %w", errInvalid, err)
+	}
+	return nil
+}
+
+// reply puts v as JSON where Python reads it.
+func reply(a *C.azs_text, v any) error {
+	b, err := json.Marshal(v)
+	put(a, b)
+	return err
+}
 
 // slice returns n elements at a C pointer, nil at NULL.
 func slice[T, P any](p *P, n int) []T {

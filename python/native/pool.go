@@ -98,9 +98,7 @@ func arraysJSON(specs []envs.ArraySpec) []arrayJSON {
 //export azs_list
 func azs_list(a *C.azs_text) C.int32_t {
 	return call(&a.status, func() error {
-		b, err := json.Marshal(envs.IDs())
-		put(a, b)
-		return err
+		return reply(a, envs.IDs())
 	})
 }
 
@@ -121,8 +119,8 @@ type openJSON struct {
 }
 
 func decodeOpen(a *C.azs_text) (o openJSON, env *envs.Env, err error) {
-	if err := json.Unmarshal(text(a.in, a.in_len), &o); err != nil {
-		return o, nil, fmt.Errorf("%w: %w", errInvalid, err)
+	if err := decode(a, &o); err != nil {
+		return o, nil, err
 	}
 	env, err = envs.Make(o.ID, o.Keywords)
 	return o, env, err
@@ -135,9 +133,7 @@ func azs_spec(a *C.azs_text) C.int32_t {
 		if err != nil {
 			return err
 		}
-		b, err := json.Marshal(specOf(env))
-		put(a, b)
-		return err
+		return reply(a, specOf(env))
 	})
 }
 
@@ -185,28 +181,18 @@ func azs_pool_open(a *C.azs_text) C.int32_t {
 
 //export azs_pool_stats
 func azs_pool_stats(a *C.azs_text) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.handle, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.handle, "pool", func(p *nativePool) error {
 		s := p.Store().Stats()
-		b, err := json.Marshal(map[string]any{
+		return reply(a, map[string]any{
 			"live_states": s.Live, "states": s.States, "reserved_states": s.Reserved, "searches": s.Blocks,
 			"peak_states": s.Peak, "max_states": s.Limit, "bytes": s.Bytes,
 		})
-		put(a, b)
-		return err
 	})
 }
 
 //export azs_pool_close
 func azs_pool_close(a *C.azs_text) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.handle, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.handle, "pool", func(p *nativePool) error {
 		p.Close()
 		p.models.close()
 		cgo.Handle(a.handle).Delete()
@@ -216,11 +202,7 @@ func azs_pool_close(a *C.azs_text) C.int32_t {
 
 //export azs_pool_reset
 func azs_pool_reset(a *C.azs_send) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(a.n)
 		return p.AsyncReset(slice[int32](a.ids, n), slice[uint64](a.seeds, n), slice[bool](a.seeded, n))
 	})
@@ -228,11 +210,7 @@ func azs_pool_reset(a *C.azs_send) C.int32_t {
 
 //export azs_pool_send
 func azs_pool_send(a *C.azs_send) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(a.n)
 		return p.Send(slice[int32](a.actions, n), slice[int32](a.ids, n))
 	})
@@ -244,22 +222,14 @@ const slicesAt = 200 * time.Millisecond
 
 //export azs_pool_recv
 func azs_pool_recv(a *C.azs_recv) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		return p.recv(a)
 	})
 }
 
 //export azs_pool_step
 func azs_pool_step(a *C.azs_recv, s *C.azs_send) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(s.n)
 		if err := p.Send(slice[int32](s.actions, n), slice[int32](s.ids, n)); err != nil {
 			return err
@@ -338,11 +308,7 @@ func arrays(
 
 //export azs_pool_snapshot
 func azs_pool_snapshot(a *C.azs_send) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(a.n)
 		return p.Snapshot(slice[int32](a.ids, n), slice[int32](a.states, n))
 	})
@@ -350,11 +316,7 @@ func azs_pool_snapshot(a *C.azs_send) C.int32_t {
 
 //export azs_pool_restore
 func azs_pool_restore(a *C.azs_send) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(a.n)
 		return p.Restore(slice[int32](a.ids, n), slice[int32](a.states, n))
 	})
@@ -362,22 +324,14 @@ func azs_pool_restore(a *C.azs_send) C.int32_t {
 
 //export azs_pool_release
 func azs_pool_release(a *C.azs_send) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		return p.Store().Release(slice[int32](a.states, int(a.n)))
 	})
 }
 
 //export azs_pool_simulate
 func azs_pool_simulate(a *C.azs_recv) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		r, n, spec := &a.rows, int(a.n), p.Env().Spec()
 		m := p.tmp.Get().(*arrayLists)
 		defer p.tmp.Put(m)
@@ -394,11 +348,7 @@ func azs_pool_simulate(a *C.azs_recv) C.int32_t {
 
 //export azs_pool_observe
 func azs_pool_observe(a *C.azs_recv) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		m := p.tmp.Get().(*arrayLists)
 		defer p.tmp.Put(m)
 		n := int(a.n)

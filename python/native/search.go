@@ -22,12 +22,11 @@ import (
 	"github.com/azserve/azserve/search/tree"
 )
 
-// nativeSearch is an open search with the states it waits for.
+// nativeSearch is an open search.
 type nativeSearch struct {
 	*search.Search
-	env   *envs.Env
-	ev    evaluator.Evaluator // nil where Python evaluates
-	batch *evaluator.Batch
+	env *envs.Env
+	ev  evaluator.Evaluator // nil where Python evaluates
 }
 
 // settings is a search's settings; what JSON doesn't name keeps the policy's default.
@@ -186,11 +185,7 @@ func azs_search_open(a *C.azs_search) C.int32_t {
 
 //export azs_search_drive
 func azs_search_drive(a *C.azs_search) C.int32_t {
-	return call(&a.status, func() error {
-		s, err := handleOf[*nativeSearch](a.search, "search")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.search, "search", func(s *nativeSearch) error {
 		if s.ev == nil {
 			return fmt.Errorf("%w: the search was made without evaluator=NAME: call select and expand", errInvalid)
 		}
@@ -202,30 +197,27 @@ func azs_search_drive(a *C.azs_search) C.int32_t {
 
 //export azs_search_select
 func azs_search_select(a *C.azs_step) C.int32_t {
-	return call(&a.status, func() error {
-		s, err := handleOf[*nativeSearch](a.search, "search")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.search, "search", func(s *nativeSearch) error {
 		if s.ev != nil {
 			return fmt.Errorf("%w: the search has an evaluator of its own: call run", errInvalid)
 		}
-		if s.batch, err = s.Select(); err != nil {
+		batch, err := s.Select()
+		if err != nil {
 			return err
 		}
-		a.n = C.int64_t(s.batch.N)
-		n, spec := s.batch.N, s.env.Spec()
+		n, spec := batch.N, s.env.Spec()
+		a.n = C.int64_t(n)
 		var memory [16]envs.Array
 		obs := arrays(spec.Obs, &a.rows, &a.rows.obs, n, memory[:0])
 		for k := range obs {
 			for i := range n {
-				obs[k].CopyRow(i, &s.batch.Obs[k], i)
+				obs[k].CopyRow(i, &batch.Obs[k], i)
 			}
 		}
-		copy(slice[bool](a.chance, n), s.batch.Chance)
+		copy(slice[bool](a.chance, n), batch.Chance)
 		mask := array[bool](&a.rows, a.rows.mask, n*spec.NumActions)
-		if s.batch.Legal != nil {
-			copy(mask, s.batch.Legal)
+		if batch.Legal != nil {
+			copy(mask, batch.Legal)
 			return nil
 		}
 		for i := range mask {
@@ -237,11 +229,7 @@ func azs_search_select(a *C.azs_step) C.int32_t {
 
 //export azs_search_expand
 func azs_search_expand(a *C.azs_step) C.int32_t {
-	return call(&a.status, func() error {
-		s, err := handleOf[*nativeSearch](a.search, "search")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.search, "search", func(s *nativeSearch) error {
 		n := int(a.n)
 		return s.Expand(slice[float32](a.logits, n*s.env.Spec().NumActions), slice[float32](a.value, n))
 	})
@@ -249,22 +237,14 @@ func azs_search_expand(a *C.azs_step) C.int32_t {
 
 //export azs_search_advance
 func azs_search_advance(a *C.azs_step) C.int32_t {
-	return call(&a.status, func() error {
-		s, err := handleOf[*nativeSearch](a.search, "search")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.search, "search", func(s *nativeSearch) error {
 		return s.Advance(slice[int32](a.actions, int(a.n)))
 	})
 }
 
 //export azs_search_result
 func azs_search_result(a *C.azs_result) C.int32_t {
-	return call(&a.status, func() error {
-		s, err := handleOf[*nativeSearch](a.search, "search")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.search, "search", func(s *nativeSearch) error {
 		out := resultOf(a, s.Rows(), s.env.Spec().NumActions)
 		if err := s.Result(out); err != nil {
 			return err
@@ -276,11 +256,7 @@ func azs_search_result(a *C.azs_result) C.int32_t {
 
 //export azs_search_tree
 func azs_search_tree(a *C.azs_tree) C.int32_t {
-	return call(&a.status, func() error {
-		s, err := handleOf[*nativeSearch](a.search, "search")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.search, "search", func(s *nativeSearch) error {
 		if a.row < 0 || int(a.row) >= s.Rows() {
 			return fmt.Errorf("%w: row %d; want 0 to %d", errInvalid, a.row, s.Rows()-1)
 		}
@@ -310,24 +286,16 @@ func azs_seeds(a *C.azs_text) C.int32_t {
 			Seed uint64 `json:"seed"`
 			N    int    `json:"n"`
 		}
-		if err := json.Unmarshal(text(a.in, a.in_len), &in); err != nil {
-			return fmt.Errorf("%w: %w", errInvalid, err)
+		if err := decode(a, &in); err != nil {
+			return err
 		}
-		out, err := json.Marshal(search.Seeds(in.Seed, in.N))
-		if err == nil {
-			put(a, out)
-		}
-		return err
+		return reply(a, search.Seeds(in.Seed, in.N))
 	})
 }
 
 //export azs_search_close
 func azs_search_close(a *C.azs_text) C.int32_t {
-	return call(&a.status, func() error {
-		s, err := handleOf[*nativeSearch](a.handle, "search")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.handle, "search", func(s *nativeSearch) error {
 		s.Close()
 		cgo.Handle(a.handle).Delete()
 		return nil

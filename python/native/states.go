@@ -7,19 +7,12 @@ package native
 import "C"
 
 import (
-	"encoding/json"
-	"fmt"
-
 	"github.com/azserve/azserve/envs"
 )
 
 //export azs_pool_replay
 func azs_pool_replay(a *C.azs_send) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(a.n)
 		return p.Replay(slice[int32](a.ids, n), slice[int32](a.actions, n), slice[int32](a.states, n))
 	})
@@ -27,34 +20,24 @@ func azs_pool_replay(a *C.azs_send) C.int32_t {
 
 //export azs_pool_actions
 func azs_pool_actions(a *C.azs_text) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.handle, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.handle, "pool", func(p *nativePool) error {
 		var in struct {
 			EnvID int32 `json:"env_id"`
 		}
-		if err := json.Unmarshal(text(a.in, a.in_len), &in); err != nil {
-			return fmt.Errorf("%w: %w", errInvalid, err)
+		if err := decode(a, &in); err != nil {
+			return err
 		}
 		actions, err := p.Actions(in.EnvID)
 		if err != nil {
 			return err
 		}
-		b, err := json.Marshal(actions)
-		put(a, b)
-		return err
+		return reply(a, actions)
 	})
 }
 
 //export azs_pool_hash
 func azs_pool_hash(a *C.azs_send) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(a.n)
 		return p.Store().Hash(slice[int32](a.states, n), slice[uint64](a.keys, n))
 	})
@@ -62,11 +45,7 @@ func azs_pool_hash(a *C.azs_send) C.int32_t {
 
 //export azs_pool_mask
 func azs_pool_mask(a *C.azs_mask) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n, width := int(a.n), int(a.width)
 		prefixes := &envs.Prefixes{
 			Values: slice[int32](a.prefix, n*int(a.stride)), Stride: int(a.stride), Lengths: slice[int32](a.lengths, n),
@@ -80,11 +59,7 @@ func azs_pool_mask(a *C.azs_mask) C.int32_t {
 
 //export azs_pool_paint
 func azs_pool_paint(a *C.azs_paint) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		w, h := p.Store().FrameSize()
 		a.width, a.height = C.int64_t(w), C.int64_t(h)
 		n := int(a.n)
@@ -100,34 +75,24 @@ func azs_pool_paint(a *C.azs_paint) C.int32_t {
 
 //export azs_pool_text
 func azs_pool_text(a *C.azs_text) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.handle, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.handle, "pool", func(p *nativePool) error {
 		var in struct {
 			State int32 `json:"state"`
 		}
-		if err := json.Unmarshal(text(a.in, a.in_len), &in); err != nil {
-			return fmt.Errorf("%w: %w", errInvalid, err)
+		if err := decode(a, &in); err != nil {
+			return err
 		}
 		drawing, err := p.Store().Text(in.State)
 		if err != nil {
 			return err
 		}
-		b, err := json.Marshal(drawing)
-		put(a, b)
-		return err
+		return reply(a, drawing)
 	})
 }
 
 //export azs_pool_timing
 func azs_pool_timing(a *C.azs_timing) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n, t := p.Config().NumEnvs, p.Timing()
 		p50, p99 := slice[float64](a.p50, n), slice[float64](a.p99, n)
 		for e := range n {
@@ -141,11 +106,7 @@ func azs_pool_timing(a *C.azs_timing) C.int32_t {
 
 //export azs_pool_dump
 func azs_pool_dump(a *C.azs_blobs) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(a.n)
 		blobs, err := p.Store().Dump(slice[int32](a.states, n))
 		if err != nil {
@@ -172,11 +133,7 @@ func azs_pool_dump(a *C.azs_blobs) C.int32_t {
 
 //export azs_pool_load
 func azs_pool_load(a *C.azs_blobs) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.pool, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
 		n := int(a.n)
 		data, offsets := slice[byte](a.data, int(a.data_len)), slice[int64](a.offsets, n+1)
 		blobs := make([][]byte, n)

@@ -8,7 +8,6 @@ package native
 import "C"
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -156,31 +155,21 @@ func (p *nativePool) made(handles []int32) {
 
 //export azs_xla_generation
 func azs_xla_generation(a *C.azs_text) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.handle, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.handle, "pool", func(p *nativePool) error {
 		p.xla.mu.Lock()
 		defer p.xla.mu.Unlock()
-		b, err := json.Marshal(p.xla.generation)
-		put(a, b)
-		return err
+		return reply(a, p.xla.generation)
 	})
 }
 
 //export azs_xla_scope
 func azs_xla_scope(a *C.azs_text) C.int32_t {
-	return call(&a.status, func() error {
-		p, err := handleOf[*nativePool](a.handle, "pool")
-		if err != nil {
-			return err
-		}
+	return callOn(&a.status, a.handle, "pool", func(p *nativePool) error {
 		var args struct {
 			Open bool `json:"open"`
 		}
-		if err := json.Unmarshal(text(a.in, a.in_len), &args); err != nil {
-			return fmt.Errorf("%w: %w", errInvalid, err)
+		if err := decode(a, &args); err != nil {
+			return err
 		}
 		p.xla.mu.Lock()
 		defer p.xla.mu.Unlock()

@@ -19,8 +19,9 @@ import (
 // jitSearch is a search that a compiled program drives.
 type jitSearch struct {
 	*nativeSearch
-	turns uint32 // calls so far
-	most  int    // rows of a batch
+	batch *evaluator.Batch // what the last call asked about
+	turns uint32           // calls so far
+	most  int              // rows of a batch
 }
 
 // request reads the arguments of a search: states [n], seed [1].

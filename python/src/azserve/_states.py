@@ -26,9 +26,7 @@ class Fork:
     """The argument block and the memory of ``simulate_batch`` for n states; for one thread."""
 
     def __init__(self, handle: int, spec: Spec, n: int) -> None:
-        fields = read_fields(spec)
-        if not spec.masks:
-            fields.append(("mask", _FLAG, (spec.num_actions,)))
+        fields = state_fields(spec)
         self.obs = obs_names(spec)
         fields += [("reward", _FLOAT32, ()), ("over", _FLAG, ())]
         self.child = ["state_id", "terminated", "truncated", "to_play"]
@@ -49,10 +47,16 @@ class Fork:
         c.states, c.actions = self._pointers
 
 
+def state_fields(spec: Spec) -> list[_arrays.Field]:
+    """Return the arrays of an observation and, last, the mask."""
+    fields: list[_arrays.Field] = [(f"obs.{a.name}", a.dtype, a.shape) for a in spec.obs]
+    return [*fields, ("mask", _FLAG, (spec.num_actions,))]
+
+
 def read_fields(spec: Spec) -> list[_arrays.Field]:
     """Return the arrays of an observation, the mask last where legal actions depend on the state."""
-    fields: list[_arrays.Field] = [(f"obs.{a.name}", a.dtype, a.shape) for a in spec.obs]
-    return [*fields, ("mask", _FLAG, (spec.num_actions,))] if spec.masks else fields
+    fields = state_fields(spec)
+    return fields if spec.masks else fields[:-1]
 
 
 def info_fields(spec: Spec) -> list[_arrays.Field]:
@@ -290,9 +294,7 @@ class States:
         """
         kind, rows = self._which(env_id, state_id)
         n, spec = len(rows), self.spec
-        fields = read_fields(spec)
-        if not spec.masks:
-            fields.append(("mask", _FLAG, (spec.num_actions,)))
+        fields = state_fields(spec)
         layout = _arrays.Layout([*fields, ("to_play", _INT32, ()), *info_fields(spec)], n)
         block = _native.Block("azs_recv *")
         block.rows[:] = layout.offsets
