@@ -40,19 +40,57 @@ func input(g *gorgonia.ExprGraph, name string, data []float32, shape ...int) *go
 
 // build adds the layers to a graph and returns the output and the nodes of the weights.
 func (n *Net) build(g *gorgonia.ExprGraph, x *gorgonia.Node) (y *gorgonia.Node, w gorgonia.Nodes, err error) {
-	y = x
 	for _, p := range n.params {
 		w = append(w, input(g, p.Name, p.Data, p.Shape...))
 	}
-	layers := len(n.params) / 2
-	for i := range layers {
-		last := i == layers-1
-		y, err = gorgonia.ApplyOp(newLinear(!last, i == 0), y, w[2*i], w[2*i+1])
-		if err != nil {
-			return nil, nil, fmt.Errorf("gorgonia: layer %d: %w", i, err)
-		}
+	b := &builder{cfg: &n.cfg, weights: w}
+	if n.cfg.Kind == ResNet {
+		y = b.resnet(x)
+	} else {
+		y = b.mlp(x)
 	}
-	return y, w, nil
+	return y, w, b.err
+}
+
+// builder adds layers to a graph, in the order of Config.layers. The first error stays.
+type builder struct {
+	cfg     *Config
+	weights gorgonia.Nodes // a weight and a bias a layer
+	used    int            // of these
+	err     error
+}
+
+// apply adds an operation.
+func (b *builder) apply(o gorgonia.Op, in ...*gorgonia.Node) *gorgonia.Node {
+	if b.err != nil {
+		return nil
+	}
+	y, err := gorgonia.ApplyOp(o, in...)
+	if err != nil {
+		b.err = fmt.Errorf("gorgonia: %s: %w", o, err)
+	}
+	return y
+}
+
+// next returns the next layer's weight and bias.
+func (b *builder) next() (w, bias *gorgonia.Node) {
+	b.used += 2
+	return b.weights[b.used-2], b.weights[b.used-1]
+}
+
+func (b *builder) linear(x *gorgonia.Node, relu, first bool) *gorgonia.Node {
+	w, bias := b.next()
+	return b.apply(newLinear(relu, first), x, w, bias)
+}
+
+// conv adds a convolution with relu over the board; skip, if not nil, is added before.
+func (b *builder) conv(x *gorgonia.Node, size, in, out int, skip *gorgonia.Node, first bool) *gorgonia.Node {
+	w, bias := b.next()
+	o := newConv(board{b.cfg.Board[0], b.cfg.Board[1]}, size, in, out, true, skip != nil, first)
+	if skip != nil {
+		return b.apply(o, x, w, bias, skip)
+	}
+	return b.apply(o, x, w, bias)
 }
 
 // run computes y from x.

@@ -19,20 +19,34 @@ var (
 
 // Config is the shape of a network. It is what the JSON file beside the weights holds.
 type Config struct {
-	Kind     string `json:"kind"`     // "mlp"
+	Kind     string `json:"kind"`     // "mlp" or "resnet"
 	Env      string `json:"env"`      // id of the environment
 	Keywords string `json:"keywords"` // of the environment
 	Inputs   int    `json:"inputs"`   // numbers of an observation
 	Actions  int    `json:"actions"`
-	Hidden   []int  `json:"hidden"`  // widths of the hidden layers, first to last
 	Bounded  bool   `json:"bounded"` // the value is a tanh: for games with results in -1..1
+
+	Hidden []int `json:"hidden,omitempty"` // mlp: widths of the hidden layers, first to last
+
+	// resnet: the observation is one array [rows, cols, planes].
+	Board    []int `json:"board,omitempty"`    // rows, cols, planes
+	Blocks   int   `json:"blocks,omitempty"`   // of two convolutions each
+	Channels int   `json:"channels,omitempty"` // planes of the tower
+	Head     int   `json:"head,omitempty"`     // planes of either head
+	Value    int   `json:"value,omitempty"`    // width of the value's hidden layer
 }
+
+// Kinds of networks.
+const (
+	MLP    = "mlp"
+	ResNet = "resnet"
+)
 
 // DefaultConfig returns the shape of a small network for an environment: two layers of 128.
 func DefaultConfig(env *envs.Env) Config {
 	spec := env.Spec()
 	c := Config{
-		Kind: "mlp", Env: spec.ID, Keywords: spec.Keywords, Actions: spec.NumActions,
+		Kind: MLP, Env: spec.ID, Keywords: spec.Keywords, Actions: spec.NumActions,
 		Hidden: []int{128, 128}, Bounded: spec.NumPlayers > 1 && spec.RewardLow >= -1 && spec.RewardHigh <= 1,
 	}
 	for _, a := range spec.Obs {
@@ -41,20 +55,46 @@ func DefaultConfig(env *envs.Env) Config {
 	return c
 }
 
-func (c *Config) validate() error {
-	switch {
-	case c.Kind != "mlp":
-		return fmt.Errorf("%w: kind %q; want \"mlp\"", ErrConfig, c.Kind)
-	case c.Inputs < 1 || c.Actions < 1:
-		return fmt.Errorf("%w: inputs %d, actions %d; want at least 1 of each", ErrConfig, c.Inputs,
-			c.Actions)
-	case len(c.Hidden) < 1:
-		return fmt.Errorf("%w: hidden is empty; want the width of at least one layer", ErrConfig)
+// ResNetConfig returns the shape of a residual network for an environment whose observation is one array
+// [rows, cols] or [rows, cols, planes]; any other is ErrConfig.
+func ResNetConfig(env *envs.Env, blocks, channels int) (Config, error) {
+	c := DefaultConfig(env)
+	obs := env.Spec().Obs
+	if len(obs) != 1 || len(obs[0].Shape) < 2 || len(obs[0].Shape) > 3 {
+		return c, fmt.Errorf("%w: kind \"resnet\" needs one observation array [rows, cols, planes]; %s has %d, the first %v",
+			ErrConfig, c.Env, len(obs), obs[0].Shape)
 	}
-	for i, h := range c.Hidden {
-		if h < 1 || h > 1<<14 {
-			return fmt.Errorf("%w: hidden[%d] is %d; want 1 to %d", ErrConfig, i, h, 1<<14)
-		}
+	c.Kind, c.Hidden = ResNet, nil
+	c.Board = append([]int{1, 1, 1}[:0], obs[0].Shape...)
+	if len(c.Board) == 2 {
+		c.Board = append(c.Board, 1)
+	}
+	c.Blocks, c.Channels, c.Head, c.Value = blocks, channels, 8, 64
+	return c, c.validate()
+}
+
+func (c *Config) validate() error {
+	if c.Inputs < 1 || c.Actions < 1 || c.Inputs > maxInputs || c.Actions > maxInputs {
+		return fmt.Errorf("%w: inputs %d, actions %d; want 1 to %d of each", ErrConfig, c.Inputs, c.Actions, maxInputs)
+	}
+	switch c.Kind {
+	case MLP:
+		return c.validateMLP()
+	case ResNet:
+		return c.validateResNet()
+	}
+	return fmt.Errorf("%w: kind %q; want \"mlp\" or \"resnet\"", ErrConfig, c.Kind)
+}
+
+// Bounds of the layers, so that their products are numbers.
+const (
+	maxInputs = 1 << 22
+	maxWidth  = 1 << 14
+)
+
+func inWidth(name string, value, least int) error {
+	if value < least || value > maxWidth {
+		return fmt.Errorf("%w: %s is %d; want %d to %d", ErrConfig, name, value, least, maxWidth)
 	}
 	return nil
 }
@@ -88,28 +128,41 @@ type Net struct {
 	idle    map[int][]*graph // graphs not in use, by batch size
 }
 
-// NewNet returns a network with random weights drawn from a seed: He's initialisation (2015) for the
-// hidden layers, small numbers for the output, so that the first policy is nearly uniform and the
-// first value nearly 0.
+// layer is a matrix of weights [in, out] with a bias [out], as it is at first: normal numbers of standard
+// deviation std, and zeros.
+type layer struct {
+	name    string
+	in, out int
+	std     float64
+}
+
+// layers lists the network's layers in the order in which they are applied.
+func (c *Config) layers() []layer {
+	if c.Kind == ResNet {
+		return c.resnetLayers()
+	}
+	return c.mlpLayers()
+}
+
+// he is the standard deviation that keeps the size of activations through a layer with relu (He 2015).
+func he(in int) float64 { return math.Sqrt(2 / float64(in)) }
+
+// outputStd makes the first policy nearly uniform and the first value nearly 0.
+func outputStd(in int) float64 { return 0.1 / math.Sqrt(float64(in)) }
+
+// NewNet returns a network with random weights drawn from a seed.
 func NewNet(cfg Config, seed uint64) (*Net, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	n := &Net{cfg: cfg, idle: map[int][]*graph{}}
 	rnd := rng.New(seed)
-	widths := slices.Concat([]int{cfg.Inputs}, cfg.Hidden, []int{cfg.Actions + 1})
-	for i := range len(widths) - 1 {
-		in, out := widths[i], widths[i+1]
-		scale := math.Sqrt(2 / float64(in))
-		if i == len(widths)-2 {
-			scale = 0.1 / math.Sqrt(float64(in))
-		}
-		w := Param{fmt.Sprintf("layer%d.weight", i), []int{in, out}, make([]float32, in*out)}
+	for _, l := range cfg.layers() {
+		w := Param{l.name + ".weight", []int{l.in, l.out}, make([]float32, l.in*l.out)}
 		for j := range w.Data {
-			w.Data[j] = float32(scale * rnd.Norm())
+			w.Data[j] = float32(l.std * rnd.Norm())
 		}
-		b := Param{fmt.Sprintf("layer%d.bias", i), []int{out}, make([]float32, out)}
-		n.params = append(n.params, w, b)
+		n.params = append(n.params, w, Param{l.name + ".bias", []int{l.out}, make([]float32, l.out)})
 	}
 	return n, nil
 }
@@ -148,10 +201,13 @@ func (n *Net) SetParams(params []Param) error {
 }
 
 // Count returns the number of weights.
-func (n *Net) Count() int {
+func (n *Net) Count() int { return n.cfg.count() }
+
+// count is the number of weights of a valid shape.
+func (c *Config) count() int {
 	count := 0
-	for _, p := range n.params {
-		count += len(p.Data)
+	for _, l := range c.layers() {
+		count += (l.in + 1) * l.out
 	}
 	return count
 }

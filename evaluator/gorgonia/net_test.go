@@ -2,10 +2,11 @@ package gorgonia
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
-	"sync"
+	"slices"
 	"testing"
 
 	"github.com/azserve/azserve/envs"
@@ -22,9 +23,34 @@ func ticTacToe(t testing.TB) *envs.Env {
 func newNet(t testing.TB, hidden ...int) *Net {
 	cfg := DefaultConfig(ticTacToe(t))
 	cfg.Hidden = hidden
+	return make1(t, cfg)
+}
+
+func make1(t testing.TB, cfg Config) *Net {
 	n, err := NewNet(cfg, 1)
 	require.NoError(t, err)
 	t.Cleanup(n.Close)
+	return n
+}
+
+func connectFour(t testing.TB, rows, cols int) *envs.Env {
+	kw := envs.Keywords{"rows": fmt.Append(nil, rows), "cols": fmt.Append(nil, cols)}
+	env, err := envs.Make("ConnectFour-v0", kw)
+	require.NoError(t, err)
+	return env
+}
+
+// newResNet has random numbers in all weights, those that are 0 at first too.
+func newResNet(t testing.TB, env *envs.Env, blocks, channels int) *Net {
+	cfg, err := ResNetConfig(env, blocks, channels)
+	require.NoError(t, err)
+	n := make1(t, cfg)
+	r := rng.New(9)
+	for _, p := range n.params {
+		for i := range p.Data {
+			p.Data[i] += float32(0.05 * r.Norm())
+		}
+	}
 	return n
 }
 
@@ -57,63 +83,142 @@ func fill(s *Samples, rows, actions int, seed uint64) {
 
 // The gradient of the very graph that trains, against finite differences of the loss.
 func TestGradients(t *testing.T) {
-	for _, bounded := range []bool{true, false} {
-		net := newNet(t, 7, 5)
-		net.cfg.Bounded = bounded
-		tr, err := NewTrainer(net, TrainConfig{BatchSize: 6, ValueWeight: 0.7})
-		require.NoError(t, err)
-		fill(&tr.Samples, 6, net.cfg.Actions, 3)
-		lossNow := func() float64 {
-			l, err := tr.gradients()
-			require.NoError(t, err)
-			for i := range tr.w {
-				g, err := tr.grad(i)
-				require.NoError(t, err)
-				clear(g)
-			}
-			return float64(l.Policy) + 0.7*float64(l.Value)
+	small := connectFour(t, 4, 5)
+	for name, net := range map[string]*Net{
+		"mlp":      newNet(t, 7, 5),
+		"resnet 0": newResNet(t, small, 0, 3),
+		"resnet 2": newResNet(t, small, 2, 5),
+	} {
+		for _, bounded := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, " bounded=", bounded), func(t *testing.T) {
+				net.cfg.Bounded = bounded
+				checkGradients(t, net)
+			})
 		}
-		lossNow()
-		_, err = tr.gradients()
-		require.NoError(t, err)
-		var grads [][]float32
-		for i := range net.params {
-			g, err := tr.grad(i)
-			require.NoError(t, err)
-			grads = append(grads, append([]float32(nil), g...))
-			clear(g)
-		}
-		for i, p := range net.params {
-			grad := grads[i]
-			for j := 0; j < len(p.Data); j += 1 + len(p.Data)/15 {
-				const h = 1e-3 // small, since relu has kinks
-				old := p.Data[j]
-				p.Data[j] = old + h
-				up := lossNow()
-				p.Data[j] = old - h
-				down := lossNow()
-				p.Data[j] = old
-				require.InDelta(t, (up-down)/(2*h), grad[j], 1e-3+0.02*math.Abs(float64(grad[j])), "%s[%d]", p.Name, j)
-			}
-		}
-		tr.Close()
 	}
 }
 
+func checkGradients(t *testing.T, net *Net) {
+	const rows = 6
+	tr, err := NewTrainer(net, TrainConfig{BatchSize: rows, ValueWeight: 0.7})
+	require.NoError(t, err)
+	defer tr.Close()
+	fill(&tr.Samples, rows, net.cfg.Actions, 3)
+	lossNow := func() (float64, [][]float32) {
+		l, err := tr.gradients()
+		require.NoError(t, err)
+		var grads [][]float32
+		for i := range tr.w {
+			g, err := tr.grad(i)
+			require.NoError(t, err)
+			grads = append(grads, slices.Clone(g))
+			clear(g)
+		}
+		return float64(l.Policy) + 0.7*float64(l.Value), grads
+	}
+	middle, _ := lossNow()
+	_, grads := lossNow()
+	for i, p := range net.params {
+		for j := 0; j < len(p.Data); j += 1 + len(p.Data)/15 {
+			const h = 1e-3
+			old := p.Data[j]
+			p.Data[j] = old + h
+			up, _ := lossNow()
+			p.Data[j] = old - h
+			down, _ := lossNow()
+			p.Data[j] = old
+			// The slopes on both sides; where relu has a kink on one, the gradient is that of the other.
+			left, right, g := (middle-down)/h, (up-middle)/h, float64(grads[i][j])
+			slack := 1e-3 + 0.02*math.Abs(g)
+			require.GreaterOrEqual(t, g, min(left, right)-slack, "%s[%d]", p.Name, j)
+			require.LessOrEqual(t, g, max(left, right)+slack, "%s[%d]", p.Name, j)
+		}
+	}
+}
+
+// A convolution as its definition says, cell by cell.
+func TestConvolution(t *testing.T) {
+	r := rng.New(4)
+	random := func(n int) []float32 {
+		out := make([]float32, n)
+		for i := range out {
+			out[i] = float32(r.Norm())
+		}
+		return out
+	}
+	for _, d := range []struct{ rows, cols, size, in, out, batch int }{
+		{1, 1, 3, 1, 1, 1}, {2, 3, 3, 2, 4, 3}, {6, 7, 3, 32, 32, 17}, {6, 7, 1, 5, 3, 4}, {1, 9, 5, 2, 2, 2}, {3, 2, 5, 3, 1, 2},
+	} {
+		for _, skip := range []bool{false, true} {
+			b := board{d.rows, d.cols}
+			c := newConv(b, d.size, d.in, d.out, true, skip, false)
+			in := [][]float32{random(d.batch * b.cells() * d.in), random(d.size * d.size * d.in * d.out), random(d.out)}
+			if skip {
+				in = append(in, random(d.batch*b.cells()*d.out))
+			}
+			got := make([]float32, d.batch*b.cells()*d.out)
+			c.forward(got, nil, in, nil)
+			at, half := 0, d.size/2
+			for i := range d.batch {
+				for row := range d.rows {
+					for col := range d.cols {
+						for o := range d.out {
+							want := float64(in[2][o])
+							if skip {
+								want += float64(in[3][at])
+							}
+							for k := range d.size * d.size {
+								y, x := row+k/d.size-half, col+k%d.size-half
+								if y < 0 || y >= d.rows || x < 0 || x >= d.cols {
+									continue
+								}
+								for ch := range d.in {
+									want += float64(in[0][((i*d.rows+y)*d.cols+x)*d.in+ch]) * float64(in[1][(k*d.in+ch)*d.out+o])
+								}
+							}
+							require.InDelta(t, max(want, 0), got[at], 1e-3)
+							at++
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// What is no number doesn't disappear in a layer.
+func TestNaNStays(t *testing.T) {
+	net := newResNet(t, connectFour(t, 6, 7), 1, 4)
+	obs := envs.NewArrays([]envs.ArraySpec{{Name: "board", DType: envs.Float32, Shape: []int{6, 7, 2}}}, 1)
+	logits, values := make([]float32, 7), make([]float32, 1)
+	require.NoError(t, net.Evaluate(context.Background(), obs, 1, logits, values))
+	require.False(t, math.IsNaN(float64(values[0])))
+	obs[0].F32[20] = float32(math.NaN())
+	require.NoError(t, net.Evaluate(context.Background(), obs, 1, logits, values))
+	require.True(t, math.IsNaN(float64(values[0])))
+}
+
 func TestOverfit(t *testing.T) {
-	for name, cfg := range map[string]TrainConfig{
-		"adam": {BatchSize: 16, LearningRate: 3e-3, L2: 1e-9},
-		"sgd":  {BatchSize: 16, LearningRate: 0.05, Momentum: 0.9, L2: 1e-9},
+	adam := TrainConfig{BatchSize: 16, LearningRate: 3e-3, L2: 1e-9}
+	resnet, err := ResNetConfig(connectFour(t, 4, 5), 2, 16)
+	require.NoError(t, err)
+	for name, c := range map[string]struct {
+		net *Net
+		cfg TrainConfig
+	}{
+		"adam":   {newNet(t, 64, 64), adam},
+		"sgd":    {newNet(t, 64, 64), TrainConfig{BatchSize: 16, LearningRate: 0.05, Momentum: 0.9, L2: 1e-9}},
+		"resnet": {make1(t, resnet), adam},
 	} {
 		t.Run(name, func(t *testing.T) {
-			net := newNet(t, 64, 64)
-			tr, err := NewTrainer(net, cfg)
+			tr, err := NewTrainer(c.net, c.cfg)
 			require.NoError(t, err)
 			defer tr.Close()
-			fill(&tr.Samples, 16, 9, 5)
+			a := c.net.cfg.Actions
+			fill(&tr.Samples, 16, a, 5)
 			entropy := float32(0)
 			for i := range 16 {
-				for _, p := range tr.Policy[9*i : 9*i+9] {
+				for _, p := range tr.Policy[a*i : a*i+a] {
 					if p > 0 {
 						entropy -= tr.Weight[i] * p * float32(math.Log(float64(p))) / sum(tr.Weight)
 					}
@@ -130,38 +235,30 @@ func TestOverfit(t *testing.T) {
 	}
 }
 
-// A row's answer doesn't depend on the batch it is in, nor on who else evaluates.
-func TestRowsAreIndependent(t *testing.T) {
-	net := newNet(t, 32)
-	const rows = 300
-	obs := envs.NewArrays(ticTacToe(t).Spec().Obs, rows)
-	r := rng.New(1)
-	for i := range obs[0].Bool {
-		obs[0].Bool[i] = r.IntN(2) == 0
-	}
-	logits, values := make([]float32, 9*rows), make([]float32, rows)
-	require.NoError(t, net.Evaluate(context.Background(), obs, rows, logits, values))
-	var wg sync.WaitGroup
-	for g := range 4 {
-		wg.Go(func() {
-			for i := g; i < rows; i += 7 {
-				one := envs.Slice(obs, i, i+1, nil)
-				l, v := make([]float32, 9), make([]float32, 1)
-				if err := net.Evaluate(context.Background(), one, 1, l, v); err != nil {
-					t.Error(err)
-				}
-				for a := range l {
-					if math.Abs(float64(l[a]-logits[9*i+a])) > 1e-5 || math.Abs(float64(v[0]-values[i])) > 1e-5 {
-						t.Errorf("row %d differs", i)
-					}
-				}
+// The mean of the weights counts those n steps ago decay^n times, and the gradient is cut to the length allowed.
+func TestAverageAndClip(t *testing.T) {
+	net := newNet(t, 8)
+	tr, err := NewTrainer(net, TrainConfig{BatchSize: 8, Average: 0.9, Momentum: 1e-9, Clip: 0.01, L2: 1e-12, LearningRate: 1})
+	require.NoError(t, err)
+	defer tr.Close()
+	require.Equal(t, net.Params(), tr.Average(), "before the first step")
+	fill(&tr.Samples, 8, 9, 1)
+	var want, total float64
+	for range 30 {
+		before := net.Params()
+		l, err := tr.Step()
+		require.NoError(t, err)
+		require.Greater(t, l.Gradient, float32(0.01))
+		length := 0.0
+		for i, p := range net.Params() {
+			for j, v := range p.Data {
+				length += math.Pow(float64(v-before[i].Data[j]), 2)
 			}
-		})
+		}
+		require.InDelta(t, 0.01, math.Sqrt(length), 1e-4)
+		want, total = 0.9*want+float64(net.params[0].Data[3]), 0.9*total+1
 	}
-	wg.Wait()
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	require.ErrorIs(t, net.Evaluate(ctx, obs, rows, logits, values), context.Canceled)
+	require.InDelta(t, want/total, tr.Average()[0].Data[3], 1e-5)
 }
 
 func TestSaveAndLoad(t *testing.T) {
@@ -236,29 +333,45 @@ func FuzzDecodeParams(f *testing.F) {
 }
 
 func BenchmarkEvaluate(b *testing.B) {
-	net := newNet(b, 128, 128)
-	for _, rows := range []int{1, 8, 64, 256} {
-		b.Run("mlp/B="+map[int]string{1: "1", 8: "8", 64: "64", 256: "256"}[rows], func(b *testing.B) {
-			obs := envs.NewArrays(ticTacToe(b).Spec().Obs, rows)
-			logits, values := make([]float32, 9*rows), make([]float32, rows)
-			b.ReportAllocs()
-			for b.Loop() {
-				_ = net.Evaluate(context.Background(), obs, rows, logits, values)
-			}
-			b.ReportMetric(float64(rows*b.N)/b.Elapsed().Seconds(), "positions/s")
-		})
+	env := connectFour(b, 6, 7)
+	for name, net := range map[string]*Net{
+		"mlp": newNet(b, 128, 128), "resnet3x32": newResNet(b, env, 3, 32), "resnet4x64": newResNet(b, env, 4, 64),
+	} {
+		for _, rows := range []int{1, 8, 64, 256} {
+			b.Run(fmt.Sprintf("%s/B=%d", name, rows), func(b *testing.B) {
+				spec := env.Spec()
+				if name == "mlp" {
+					spec = ticTacToe(b).Spec()
+				}
+				obs := envs.NewArrays(spec.Obs, rows)
+				logits, values := make([]float32, spec.NumActions*rows), make([]float32, rows)
+				b.ReportAllocs()
+				for b.Loop() {
+					_ = net.Evaluate(context.Background(), obs, rows, logits, values)
+				}
+				b.ReportMetric(float64(rows*b.N)/b.Elapsed().Seconds(), "positions/s")
+			})
+		}
 	}
 }
 
 func BenchmarkTrain(b *testing.B) {
-	net := newNet(b, 128, 128)
-	tr, err := NewTrainer(net, TrainConfig{})
-	require.NoError(b, err)
-	fill(&tr.Samples, 256, 9, 1)
-	for b.Loop() {
-		_, _ = tr.Step()
+	env := connectFour(b, 6, 7)
+	for name, net := range map[string]*Net{
+		"mlp": newNet(b, 128, 128), "resnet3x32": newResNet(b, env, 3, 32), "resnet4x64": newResNet(b, env, 4, 64),
+	} {
+		b.Run(name, func(b *testing.B) {
+			tr, err := NewTrainer(net, TrainConfig{})
+			require.NoError(b, err)
+			defer tr.Close()
+			fill(&tr.Samples, 256, net.cfg.Actions, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = tr.Step()
+			}
+			b.ReportMetric(float64(256*b.N)/b.Elapsed().Seconds(), "samples/s")
+		})
 	}
-	b.ReportMetric(float64(256*b.N)/b.Elapsed().Seconds(), "samples/s")
 }
 
 // at returns element (i, j) of a matrix that may be stored transposed.

@@ -97,14 +97,6 @@ func (r *row) logSumExp() float32 {
 	return top + vecmath.Log(s)
 }
 
-func sum(x []float32) float32 {
-	s := float32(0)
-	for _, v := range x {
-		s += v
-	}
-	return s
-}
-
 // DiffWRT says that only the network's output has a gradient.
 func (l *loss) DiffWRT(int) []bool { return []bool{true, false, false, false, false} }
 

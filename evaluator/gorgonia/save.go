@@ -45,11 +45,17 @@ func Load(dir string) (*Net, error) {
 	if err := json.Unmarshal(data, &cfg); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrModel, path, err)
 	}
-	n, err := NewNet(cfg, 0)
-	if err != nil {
+	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	params, err := LoadParams(filepath.Join(dir, WeightsFile))
+	if err != nil {
+		return nil, err
+	}
+	if got, want := count(params), cfg.count(); got != want { // before memory is taken for them
+		return nil, fmt.Errorf("%w: %s: %d weights; want %d", ErrModel, dir, got, want)
+	}
+	n, err := NewNet(cfg, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +63,14 @@ func Load(dir string) (*Net, error) {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
 	return n, nil
+}
+
+func count(params []Param) int {
+	n := 0
+	for _, p := range params {
+		n += len(p.Data)
+	}
+	return n
 }
 
 // ordered returns params in the order of want, as far as they are there.

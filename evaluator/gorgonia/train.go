@@ -14,6 +14,8 @@ type TrainConfig struct {
 	ValueWeight  float32 // of the squared error of the value; default 1
 	L2           float64 // added to the gradient as L2 * weight; default 1e-4
 	Momentum     float64 // 0 for Adam (Kingma and Ba 2015); else SGD with this momentum
+	Clip         float64 // the gradient is scaled down to this norm where it is longer; default 5, negative: never
+	Average      float64 // decay a step of the moving average of the weights (Trainer.Average); 0: none is kept
 }
 
 func (c TrainConfig) withDefaults() TrainConfig {
@@ -29,6 +31,9 @@ func (c TrainConfig) withDefaults() TrainConfig {
 	if c.L2 == 0 {
 		c.L2 = 1e-4
 	}
+	if c.Clip == 0 {
+		c.Clip = 5
+	}
 	return c
 }
 
@@ -42,6 +47,10 @@ func (c *TrainConfig) validate() error {
 		return fmt.Errorf("%w: value_weight %g, l2 %g; want 0 or more", ErrConfig, c.ValueWeight, c.L2)
 	case !(c.Momentum >= 0 && c.Momentum < 1):
 		return fmt.Errorf("%w: momentum %g; want 0 to less than 1", ErrConfig, c.Momentum)
+	case !(c.Average >= 0 && c.Average < 1):
+		return fmt.Errorf("%w: average %g; want 0 to less than 1", ErrConfig, c.Average)
+	case c.Clip-c.Clip != 0:
+		return fmt.Errorf("%w: clip %g; want a finite number", ErrConfig, c.Clip)
 	}
 	return nil
 }
@@ -57,8 +66,9 @@ type Samples struct {
 
 // Loss is a step's loss before the step: means over the batch.
 type Loss struct {
-	Policy float32 // cross-entropy, in nats
-	Value  float32 // squared error
+	Policy   float32 // cross-entropy, in nats
+	Value    float32 // squared error
+	Gradient float32 // norm of the gradient, before it was clipped
 }
 
 // Trainer improves a network. Not safe for concurrent use; evaluation of the network may go on
@@ -74,6 +84,7 @@ type Trainer struct {
 	w      gorgonia.Nodes
 	first  [][]float32 // Adam's first moments, or SGD's velocity
 	second [][]float32 // Adam's second moments
+	mean   [][]float32 // moving average of the weights; nil for none
 	steps  int
 }
 
@@ -107,6 +118,9 @@ func NewTrainer(net *Net, cfg TrainConfig) (*Trainer, error) {
 	for _, p := range net.params {
 		t.first = append(t.first, make([]float32, len(p.Data)))
 		t.second = append(t.second, make([]float32, len(p.Data)))
+		if cfg.Average > 0 {
+			t.mean = append(t.mean, make([]float32, len(p.Data)))
+		}
 	}
 	return t, nil
 }
@@ -129,11 +143,14 @@ func (t *Trainer) Step() (Loss, error) {
 		return l, err
 	}
 	t.steps++
+	grads := make([][]float32, len(t.w))
 	for i := range t.w {
-		g, err := t.grad(i)
-		if err != nil {
+		if grads[i], err = t.grad(i); err != nil {
 			return l, err
 		}
+	}
+	l.Gradient = t.clip(grads)
+	for i, g := range grads {
 		if t.cfg.Momentum > 0 {
 			t.sgd(t.net.params[i].Data, g, t.first[i])
 		} else {
@@ -141,7 +158,58 @@ func (t *Trainer) Step() (Loss, error) {
 		}
 		clear(g) // Gorgonia adds to it in the next run
 	}
+	t.average()
 	return l, nil
+}
+
+// clip scales a gradient down to the length that is allowed, and returns the length that it had.
+func (t *Trainer) clip(grads [][]float32) float32 {
+	squares := 0.0
+	for _, g := range grads {
+		s := float32(0)
+		for _, v := range g {
+			s += v * v
+		}
+		squares += float64(s)
+	}
+	norm := math.Sqrt(squares)
+	if t.cfg.Clip > 0 && norm > t.cfg.Clip {
+		scale := float32(t.cfg.Clip / norm)
+		for _, g := range grads {
+			for i := range g {
+				g[i] *= scale
+			}
+		}
+	}
+	return float32(norm)
+}
+
+// average takes the weights into their mean: with decay d, a weighted mean of all since the start, where
+// weights n steps old count d^n.
+func (t *Trainer) average() {
+	if t.mean == nil {
+		return
+	}
+	d := t.cfg.Average
+	share := float32((1 - d) / (1 - math.Pow(d, float64(t.steps))))
+	for i, m := range t.mean {
+		for j, w := range t.net.params[i].Data {
+			m[j] += share * (w - m[j])
+		}
+	}
+}
+
+// Average returns a copy of the moving average of the weights; of the weights themselves if none is kept, or
+// before the first step.
+func (t *Trainer) Average() []Param {
+	out := t.net.Params()
+	if t.mean == nil || t.steps == 0 {
+		return out
+	}
+	for i := range out {
+		copy(out[i].Data, t.mean[i])
+	}
+	return out
 }
 
 // gradients runs the graph.
@@ -159,7 +227,7 @@ func (t *Trainer) gradients() (Loss, error) {
 		return Loss{}, fmt.Errorf("gorgonia: training: loss is %g + %g: the network's numbers overflowed; "+
 			"lower the learning rate", policy, value)
 	}
-	return Loss{policy, value}, nil
+	return Loss{Policy: policy, Value: value}, nil
 }
 
 func (t *Trainer) grad(i int) ([]float32, error) {
@@ -193,12 +261,15 @@ func (t *Trainer) sgd(w, g, velocity []float32) {
 	}
 }
 
-// State is what a trainer must remember to go on after a restart.
+// State is what a trainer must remember to go on after a restart, sharing its memory.
 func (t *Trainer) State() []Param {
 	var out []Param
 	for i, p := range t.net.params {
 		out = append(out, Param{"first." + p.Name, p.Shape, t.first[i]},
 			Param{"second." + p.Name, p.Shape, t.second[i]})
+	}
+	for i, m := range t.mean {
+		out = append(out, Param{"mean." + t.net.params[i].Name, t.net.params[i].Shape, m})
 	}
 	return append(out, Param{"steps", []int{1}, []float32{math.Float32frombits(uint32(t.steps))}})
 }
@@ -209,9 +280,8 @@ func (t *Trainer) SetState(params []Param) error {
 	if err := sameShapes(params, own); err != nil {
 		return err
 	}
-	for i := range t.first {
-		copy(t.first[i], params[2*i].Data)
-		copy(t.second[i], params[2*i+1].Data)
+	for i := range own[:len(own)-1] {
+		copy(own[i].Data, params[i].Data)
 	}
 	t.steps = int(math.Float32bits(params[len(params)-1].Data[0]))
 	return nil
