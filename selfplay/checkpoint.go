@@ -22,10 +22,10 @@ var ErrCheckpoint = errors.New("selfplay: bad checkpoint")
 //	latest                    the name of the newest complete checkpoint
 //	checkpoint-000123/        written whole before latest names it
 //	    run.json              settings and counters
-//	    model/                the network
-//	    trainer.safetensors   the optimiser's memory
+//	    model/                the network that learns
+//	    trainer.safetensors   the optimiser's memory, and the mean of the weights
 //	    replay.bin            the replay buffer
-//	model/                    a copy of the newest network, for players
+//	model/                    the newest network that plays
 //
 // A kill at any moment leaves latest naming a complete checkpoint.
 const (
@@ -74,7 +74,7 @@ func (r *Run) Save() error {
 		func() error { return atomicfile.Write(filepath.Join(dir, replayFile), ring) },
 		func() error { return atomicfile.Write(filepath.Join(dir, runFile), append(info, '\n')) },
 		func() error { return atomicfile.Write(filepath.Join(r.dir, latestFile), []byte(name+"\n")) },
-		func() error { return r.learner.Save(filepath.Join(r.dir, ModelDir)) },
+		func() error { return r.actor.Save(filepath.Join(r.dir, ModelDir)) },
 	} {
 		if err := write(); err != nil {
 			return err
@@ -141,16 +141,17 @@ func (r *Run) restore(from string, s state) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range []*gorgonia.Net{r.learner, r.actor} {
-		if err := n.SetParams(net.Params()); err != nil {
-			return err
-		}
+	if err := r.learner.SetParams(net.Params()); err != nil {
+		return err
 	}
 	params, err := gorgonia.LoadParams(filepath.Join(from, trainerFile))
 	if err != nil {
 		return err
 	}
 	if err := r.trainer.SetState(params); err != nil {
+		return err
+	}
+	if err := r.actor.SetParams(r.trainer.Average()); err != nil {
 		return err
 	}
 	ring, err := os.ReadFile(filepath.Join(from, replayFile))

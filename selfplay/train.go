@@ -46,12 +46,18 @@ type Config struct {
 	FastSimulations    int         `json:"fast_simulations"`    // of moves that aren't learnt from; 0: there are none
 	FullShare          float64     `json:"full_share"`          // of moves that are, if there are others
 	Cache              int         `json:"cache"`               // positions whose evaluation is remembered; 0: none
-	Hidden             []int       `json:"hidden"`              // widths of the network's layers
-	Window             int         `json:"window"`              // positions in the replay buffer
+	Network            string      `json:"network"`             // "mlp" or "resnet"
+	Hidden             []int       `json:"hidden"`              // mlp: widths of its layers
+	Blocks             int         `json:"blocks"`              // resnet: blocks of two convolutions
+	Channels           int         `json:"channels"`            // resnet: planes of each
+	Window             int         `json:"window"`              // positions that the replay buffer has room for
+	WindowStart        int         `json:"window_start"`        // it grows from so many on, see Config.window; 0: it is whole at once
 	Reuse              float64     `json:"reuse"`               // how often a position is learned from, on average
 	BatchSize          int         `json:"batch_size"`          // positions of a learning step
 	LearningRate       float64     `json:"learning_rate"`       // at the start; it falls to a tenth along a cosine
 	L2                 float64     `json:"l2"`
+	Clip               float64     `json:"clip"`                // longest gradient; negative: any
+	Average            float64     `json:"average"`             // decay a step of the mean of the weights that plays; 0: the newest play
 	Symmetries         bool        `json:"symmetries"`          // learn from random symmetries of positions
 	EvalEvery          int         `json:"eval_every"`          // iterations between two evaluation matches; 0: only at the end
 	EvalGames          int         `json:"eval_games"`          // of an evaluation match
@@ -66,7 +72,7 @@ func DefaultConfig(env *envs.Env) Config {
 		Env: env.Spec().ID, Seed: 1, Minutes: 5, Policy: tree.Gumbel, Simulations: 32, Parallel: 128,
 		Solve:             solvable(env.Spec()),
 		GamesPerIteration: 128, OpeningFraction: 0.5, OpeningPlies: 4, TemperaturePlies: 8, ValueMix: 0.5,
-		Hidden: []int{256, 256}, Window: 100_000, Reuse: 8, BatchSize: 256, LearningRate: 1e-3, L2: 1e-5,
+		Network: gorgonia.MLP, Hidden: []int{256, 256}, Blocks: 3, Channels: 32, Clip: 5, Window: 100_000, Reuse: 8, BatchSize: 256, LearningRate: 1e-3, L2: 1e-5,
 		FullShare: 0.25, Cache: 1 << 17,
 		Symmetries: true, EvalEvery: 10, EvalGames: 40, EvalSimulations: 32, CheckpointInterval: 30,
 	}
@@ -90,8 +96,10 @@ func (c *Config) validate() error {
 		return bad("games_per_iteration", c.GamesPerIteration, "at least 1")
 	case c.Cache < 0:
 		return bad("cache", c.Cache, "0 or more")
-	case c.Window < 1:
-		return bad("window", c.Window, "at least 1")
+	case c.Network != gorgonia.MLP && c.Network != gorgonia.ResNet:
+		return bad("network", c.Network, "mlp or resnet")
+	case c.Window < 1 || c.WindowStart < 0:
+		return bad("window, window_start", fmt.Sprint(c.Window, ", ", c.WindowStart), "at least 1, 0 or more")
 	case !(c.Reuse > 0):
 		return bad("reuse", c.Reuse, "above 0")
 	case c.EvalEvery < 0 || c.EvalGames < 1 || c.EvalSimulations < 1:
@@ -126,7 +134,7 @@ type Run struct {
 	games   *Games
 	learner *gorgonia.Net    // what training changes
 	cache   *evaluator.Cache // what the actor said since it has its weights; nil for none
-	actor   *gorgonia.Net    // what plays: the learner as it was after the last iteration
+	actor   *gorgonia.Net    // what plays: the learner, or the mean of its weights, as it was after the last iteration
 	trainer *gorgonia.Trainer
 	ring    *replay.Ring
 	state   state
@@ -200,8 +208,10 @@ func newRun(dir string, env *envs.Env, cfg Config, report func(Progress)) (r *Ru
 }
 
 func (r *Run) newNets() (err error) {
-	shape := gorgonia.DefaultConfig(r.env)
-	shape.Hidden = r.cfg.Hidden
+	shape, err := r.cfg.shape(r.env)
+	if err != nil {
+		return err
+	}
 	if r.learner, err = gorgonia.NewNet(shape, r.cfg.Seed); err != nil {
 		return err
 	}
@@ -209,9 +219,20 @@ func (r *Run) newNets() (err error) {
 		return err
 	}
 	r.trainer, err = gorgonia.NewTrainer(r.learner, gorgonia.TrainConfig{
-		BatchSize: r.cfg.BatchSize, LearningRate: r.cfg.LearningRate, L2: r.cfg.L2,
+		BatchSize: r.cfg.BatchSize, LearningRate: r.cfg.LearningRate, L2: r.cfg.L2, Clip: r.cfg.Clip,
+		Average: r.cfg.Average,
 	})
 	return err
+}
+
+// shape returns the network's shape for an environment.
+func (c *Config) shape(env *envs.Env) (gorgonia.Config, error) {
+	if c.Network == gorgonia.ResNet {
+		return gorgonia.ResNetConfig(env, c.Blocks, c.Channels)
+	}
+	shape := gorgonia.DefaultConfig(env)
+	shape.Hidden = c.Hidden
+	return shape, nil
 }
 
 func (r *Run) gamesConfig() GamesConfig {
@@ -321,7 +342,7 @@ func (r *Run) iterate(ctx context.Context) error {
 	}
 	r.state.Games += count
 	r.state.Iteration++
-	if err := r.actor.SetParams(r.learner.Params()); err != nil {
+	if err := r.actor.SetParams(r.trainer.Average()); err != nil {
 		return err
 	}
 	if r.cache != nil {
@@ -367,8 +388,9 @@ func (r *Run) fillSamples(rnd *rng.Stream) {
 	if !r.cfg.Symmetries {
 		syms = nil
 	}
+	window := min(r.ring.Len(), r.cfg.window(r.ring.Total()))
 	for i := range r.cfg.BatchSize {
-		p := r.ring.At(rnd.IntN(r.ring.Len()))
+		p := r.ring.At(rnd.IntN(window))
 		var sym *envs.Symmetry
 		if k := rnd.IntN(len(syms) + 1); k > 0 {
 			sym = &syms[k-1]
@@ -399,6 +421,19 @@ func writeSample(p *replay.Position, sym *envs.Symmetry, x, policy, legal []floa
 	for a, from := range sym.Actions {
 		policy[a], legal[a] = p.Policy[from], indicator(p.Legal[from])
 	}
+}
+
+// window returns how many of the newest positions are learned from when there have been total: all up to
+// WindowStart, then a power of their number, as KataGo has it (Wu 2019, appendix C), so that the share of old
+// positions falls; at most Window.
+func (c *Config) window(total int) int {
+	const exponent, expand = 0.65, 0.4
+	if c.WindowStart == 0 || total <= c.WindowStart {
+		return c.Window
+	}
+	s := float64(c.WindowStart)
+	n := s + expand*(math.Pow(float64(total), exponent)-math.Pow(s, exponent))/(exponent*math.Pow(s, exponent-1))
+	return min(c.Window, int(n))
 }
 
 func indicator(b bool) float32 {
