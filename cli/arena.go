@@ -17,8 +17,9 @@ func newArena() *cobra.Command {
 and the Elo difference with its 95 % interval. Games come in pairs: the same random opening, sides
 swapped.
 
-A player is a model's folder (PATH, or PATH@N for N simulations), policy:PATH (no search), uct:N,
-random, or perfect where the environment has a solver.`,
+A player is a model (a folder of azserve train, or an ONNX file; MODEL@N for N simulations), policy:MODEL (no
+search), uct:N, random, or perfect where the environment has a solver. A model's path may end in
+?symmetry=average or ?symmetry=random.`,
 		Example: "  azserve arena ConnectFour-v0 runs/ConnectFour-v0-1/model uct:1000",
 		Args:    exactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,12 +30,14 @@ random, or perfect where the environment has a solver.`,
 			defer b.close()
 			var players [2]selfplay.Player
 			for i := range players {
-				players[i], err = selfplay.ParsePlayer(args[1+i], selfplay.PlayerOptions{
+				var free func()
+				players[i], free, err = selfplay.ParsePlayer(args[1+i], selfplay.PlayerOptions{
 					Env: b.env, Workers: b.workers, Simulations: simulations,
 				})
 				if err != nil {
 					return err
 				}
+				defer free()
 			}
 			score, err := selfplay.Arena(cmd.Context(), b.store, players[0], players[1], cfg)
 			if err != nil {

@@ -35,12 +35,13 @@ A player is named as in azserve arena.`,
 			if err != nil {
 				return err
 			}
-			player, err := selfplay.ParsePlayer(args[1], selfplay.PlayerOptions{
+			player, free, err := selfplay.ParsePlayer(args[1], selfplay.PlayerOptions{
 				Env: b.env, Workers: b.workers, Simulations: simulations,
 			})
 			if err != nil {
 				return err
 			}
+			defer free()
 			counts, err := selfplay.CountMistakes(cmd.Context(), b.store, player, positions, seed)
 			if err != nil {
 				return err

@@ -50,12 +50,13 @@ func (f *playFlags) run(ctx context.Context, in io.Reader, w io.Writer, id strin
 	if n := b.env.Spec().NumPlayers; f.side < 0 || f.side >= n {
 		return fmt.Errorf("%w: --side %d; want 0 to %d", errUsage, f.side, n-1)
 	}
-	opponent, err := selfplay.ParsePlayer(f.opponent, selfplay.PlayerOptions{
+	opponent, free, err := selfplay.ParsePlayer(f.opponent, selfplay.PlayerOptions{
 		Env: b.env, Workers: b.workers, Simulations: f.simulations,
 	})
 	if err != nil {
 		return err
 	}
+	defer free()
 	state, err := b.start(f.seed)
 	if err != nil {
 		return err

@@ -11,8 +11,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/azserve/azserve/envs"
-	"github.com/azserve/azserve/evaluator"
-	"github.com/azserve/azserve/evaluator/gorgonia"
+	"github.com/azserve/azserve/evaluator/named"
 	"github.com/azserve/azserve/internal/atomicfile"
 	"github.com/azserve/azserve/internal/vecmath"
 	"github.com/azserve/azserve/search"
@@ -49,7 +48,7 @@ func newSearch() *cobra.Command {
 	f.add(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.moves, "moves", "", "moves from the start, by name or number, separated by commas or spaces")
-	fl.StringVar(&f.model, "model", "uniform", "evaluator: a model's folder, or uniform, rollout, table")
+	fl.StringVar(&f.model, "model", "uniform", "evaluator: "+named.Known)
 	fl.StringVar(&f.policy, "policy", "gumbel", "alphazero, muzero, gumbel, stochastic (where there is chance) or uct")
 	fl.IntVar(&f.simulations, "simulations", 256, "simulations of the search")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of all random numbers")
@@ -62,40 +61,15 @@ func newSearch() *cobra.Command {
 	return cmd
 }
 
-// newEvaluator returns the evaluator that a text names, and a function that frees it.
-func newEvaluator(text string, env *envs.Env) (evaluator.Evaluator, func(), error) {
-	nothing := func() {}
-	switch text {
-	case "uniform":
-		return evaluator.Uniform{}, nothing, nil
-	case "rollout":
-		ev, err := evaluator.NewRollout(1, 10_000)
-		return ev, nothing, err
-	case "table":
-		ev, err := evaluator.NewTable(env)
-		if err != nil {
-			return nil, nothing, fmt.Errorf("%w: %w", errUsage, err)
-		}
-		return ev, nothing, nil
-	}
-	net, err := gorgonia.Load(strings.TrimPrefix(text, "gorgonia:"))
-	if err != nil {
-		return nil, nothing, fmt.Errorf("%w: --model %s: %w (known: uniform, rollout, table, a model's folder)",
-			errUsage, text, err)
-	}
-	ev, err := net.Evaluator(env)
-	return ev, net.Close, err
-}
-
 func (f *searchFlags) run(ctx context.Context, w io.Writer, id string) error {
 	b, err := f.openFor(id, f.simulations)
 	if err != nil {
 		return err
 	}
 	defer b.close()
-	ev, free, err := newEvaluator(f.model, b.env)
+	ev, free, err := named.Open(f.model, b.env)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: --model: %w", errUsage, err)
 	}
 	defer free()
 	state, err := f.position(b)

@@ -59,6 +59,8 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 		"simulations of moves that only go on with the game and aren't learnt from; 0: there are none")
 	fl.Float64Var(&c.FullShare, "full-share", 0, "share of the moves that are searched whole, if there are others")
 	fl.IntVar(&c.Cache, "cache", 0, "positions whose evaluation is remembered, until the weights change; 0: none")
+	fl.StringVar(&c.Evaluator, "evaluator", "auto",
+		"what runs the network in self-play: gorgonia, onnx, or auto: onnx if ONNX Runtime is there")
 	fl.StringVar(&c.Network, "network", "mlp", "kind of network: mlp, or resnet where the observation is a board")
 	fl.IntSliceVar(&c.Hidden, "hidden", nil, "widths of an mlp's layers")
 	fl.IntVar(&c.Blocks, "blocks", 0, "blocks of a resnet, of two convolutions each")
@@ -132,7 +134,7 @@ func (f *trainFlags) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	defer run.Close()
-	fmt.Fprintf(cmd.ErrOrStderr(), "training %s in %s\n", run.Config().Env, run.Dir())
+	fmt.Fprintf(cmd.ErrOrStderr(), "training %s in %s, evaluated by %s\n", run.Config().Env, run.Dir(), run.Evaluator())
 	stop := show.start(run)
 	err = run.Train(cmd.Context())
 	stop()

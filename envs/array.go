@@ -1,5 +1,7 @@
 package envs
 
+import "math"
+
 // Array is a batch of one observation array: rows of equal size, row-major, in the slice of its
 // element type; the other slices are nil. The memory belongs to whoever made the Array, which may
 // be a foreign caller (a NumPy array).
@@ -69,6 +71,46 @@ func (a *Array) CopyRows(to int, src *Array, from, n int) {
 	copyPart(a.I32, src.I32, to, from, n)
 	copyPart(a.U8, src.U8, to, from, n)
 	copyPart(a.Bool, src.Bool, to, from, n)
+}
+
+// TurnRow writes row from of src to row to of a, an array of the same specification, under a symmetry: its
+// element i is element index[i] of the other (see [Symmetry]); nil copies.
+func (a *Array) TurnRow(to int, src *Array, from int, index []int) {
+	turnPart(index, part(src.F32, from*a.size, (from+1)*a.size), part(a.F32, to*a.size, (to+1)*a.size))
+	turnPart(index, part(src.F64, from*a.size, (from+1)*a.size), part(a.F64, to*a.size, (to+1)*a.size))
+	turnPart(index, part(src.I32, from*a.size, (from+1)*a.size), part(a.I32, to*a.size, (to+1)*a.size))
+	turnPart(index, part(src.U8, from*a.size, (from+1)*a.size), part(a.U8, to*a.size, (to+1)*a.size))
+	turnPart(index, part(src.Bool, from*a.size, (from+1)*a.size), part(a.Bool, to*a.size, (to+1)*a.size))
+}
+
+func turnPart[T any](index []int, in, out []T) {
+	if in != nil {
+		Apply(index, in, out)
+	}
+}
+
+// HashRow folds the numbers of row i into a key.
+func (a *Array) HashRow(i int, key uint64) uint64 {
+	for _, v := range part(a.F32, i*a.size, (i+1)*a.size) {
+		key = hashStep(key, uint64(math.Float32bits(v)))
+	}
+	for _, v := range part(a.F64, i*a.size, (i+1)*a.size) {
+		key = hashStep(key, math.Float64bits(v))
+	}
+	for _, v := range part(a.I32, i*a.size, (i+1)*a.size) {
+		key = hashStep(key, uint64(v))
+	}
+	for _, v := range part(a.U8, i*a.size, (i+1)*a.size) {
+		key = hashStep(key, uint64(v))
+	}
+	for _, v := range part(a.Bool, i*a.size, (i+1)*a.size) {
+		bit := uint64(0)
+		if v {
+			bit = 1
+		}
+		key = hashStep(key, bit)
+	}
+	return key
 }
 
 func copyPart[T any](dst, src []T, to, from, n int) {

@@ -36,6 +36,17 @@ type Output struct {
 	Value  []float32 // [N] from the view of the player to move
 	// Uniform may be set in place of writing Logits: all equal.
 	Uniform bool
+	// Errors says why rows have no answer: [N], nil where they have one; nil if all have one. The searches
+	// that asked for these rows are given up, and no others. Its memory is the evaluator's.
+	Errors []error
+}
+
+// Fail notes that row i of n has no answer.
+func (o *Output) Fail(i, n int, err error) {
+	if o.Errors == nil {
+		o.Errors = make([]error, n)
+	}
+	o.Errors[i] = err
 }
 
 // Needs says what a Batch must hold. What isn't needed isn't computed.

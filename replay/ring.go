@@ -24,6 +24,7 @@ type Ring struct {
 	policy   []float32    // [capacity, A]
 	legal    []bool       // [capacity, A]
 	value    []float32    // [capacity]
+	version  []uint64     // [capacity]
 	total    int          // positions ever added: position i is in row i mod capacity
 	rows     int          // positions in the ring: fewer than were added if an older, smaller ring was restored
 }
@@ -35,6 +36,9 @@ type Position struct {
 	Policy []float32 // [A] sums to 1
 	Legal  []bool    // [A]
 	Value  float32   // from the view of the player to move
+
+	// Version is of the model that it was searched with.
+	Version uint64
 }
 
 // NewRing returns an empty buffer for capacity positions of an environment.
@@ -46,6 +50,7 @@ func NewRing(spec *envs.Spec, capacity int) (*Ring, error) {
 		spec: spec, capacity: capacity, obs: envs.NewArrays(spec.Obs, capacity),
 		policy: make([]float32, capacity*spec.NumActions),
 		legal:  make([]bool, capacity*spec.NumActions), value: make([]float32, capacity),
+		version: make([]uint64, capacity),
 	}, nil
 }
 
@@ -57,7 +62,7 @@ func (r *Ring) Add(p *Position) {
 	}
 	copy(r.policy[row*a:(row+1)*a], p.Policy)
 	copy(r.legal[row*a:(row+1)*a], p.Legal)
-	r.value[row] = p.Value
+	r.value[row], r.version[row] = p.Value, p.Version
 	r.grow()
 }
 
@@ -77,7 +82,7 @@ func (r *Ring) At(i int) Position {
 	row, a := (r.total-1-i)%r.capacity, r.spec.NumActions
 	return Position{
 		Obs: r.obs, Row: row, Policy: r.policy[row*a : (row+1)*a], Legal: r.legal[row*a : (row+1)*a],
-		Value: r.value[row],
+		Value: r.value[row], Version: r.version[row],
 	}
 }
 
@@ -85,14 +90,14 @@ func (r *Ring) At(i int) Position {
 //
 //	+--------+---------+-------------+----------+---------+--------------------------+--------+
 //	| "AZRB" | version | fingerprint | total    | rows    | rows                     | CRC-32 |
-//	| 4      | 1 (=1)  | 4           | 8        | 8       | rows * bytes of a row    | 4      |
+//	| 4      | 1 (=2)  | 4           | 8        | 8       | rows * bytes of a row    | 4      |
 //	+--------+---------+-------------+----------+---------+--------------------------+--------+
 //
-// A row is the observation arrays, the policy (float32), the legal actions (a byte each) and the
-// value (float32). The fingerprint covers the environment, its keywords and shapes.
+// A row is the observation arrays, the policy (float32), the legal actions (a byte each), the value (float32)
+// and the model's version (8 bytes). The fingerprint covers the environment, its keywords and shapes.
 const (
 	ringMagic   = "AZRB"
-	ringVersion = 1
+	ringVersion = 2
 	ringHeader  = 4 + 1 + 4 + 8 + 8
 )
 
@@ -102,7 +107,7 @@ func (r *Ring) fingerprint() uint32 {
 }
 
 func (r *Ring) rowBytes() int {
-	n := 4*r.spec.NumActions + r.spec.NumActions + 4
+	n := 4*r.spec.NumActions + r.spec.NumActions + 4 + 8
 	for _, a := range r.spec.Obs {
 		n += a.Len() * a.DType.Size()
 	}
@@ -126,7 +131,7 @@ func (r *Ring) Bytes() ([]byte, error) {
 				return nil, err
 			}
 		}
-		for _, x := range []any{p.Policy, p.Legal, p.Value} {
+		for _, x := range []any{p.Policy, p.Legal, p.Value, p.Version} {
 			if err := binary.Write(&b, binary.LittleEndian, x); err != nil {
 				return nil, fmt.Errorf("replay: %w", err)
 			}
@@ -192,7 +197,8 @@ func (r *Ring) readRow(b []byte) {
 	for i := range a {
 		r.legal[row*a+i] = b[i] != 0
 	}
-	readFloats(b[a:], r.value[row:row+1])
+	b = readFloats(b[a:], r.value[row:row+1])
+	r.version[row] = binary.LittleEndian.Uint64(b)
 	r.grow()
 }
 

@@ -34,7 +34,7 @@ func (s *Search) allFound() bool {
 	f := &l.found
 	f.ask, f.place, f.slots = f.ask[:0], f.place[:0], f.slots[:0]
 	clear(f.asked)
-	f.version = cache.Version()
+	f.version = cache.Under(s.model)
 	for _, at := range l.order {
 		key := l.keys[at]
 		row, twice := f.asked[key]
@@ -61,14 +61,14 @@ func (s *Search) allFound() bool {
 }
 
 // remember stores the evaluator's answers that are numbers.
-func (s *Search) remember(logits, values []float32) {
+func (s *Search) remember(logits, values []float32, errs []error) {
 	l := &s.leaves
 	for i, at := range l.found.ask {
 		row := rowPart(logits, i, s.actions)
 		if s.isChance(at) {
 			row = nil
 		}
-		if checkAnswer(row, values[i]) == nil {
+		if (errs == nil || errs[i] == nil) && checkAnswer(row, values[i]) == nil {
 			s.cfg.Cache.Put(l.keys[at], l.found.version, row, values[i])
 		}
 	}

@@ -12,6 +12,7 @@ type Result struct {
 	Raw     []float32 // [B] the evaluator's value of the root
 	Proven  []bool    // [B] the value is certain (Solve)
 	Stats   Stats     // summed over all rows
+	Version uint64    // of the weights that evaluated (evaluator.Pinner); 0 where the evaluator has none
 }
 
 // NewResult returns memory for n rows.
@@ -29,7 +30,7 @@ func (s *Search) Result(out *Result) error {
 		return ErrClosed
 	}
 	s.result(out, 0)
-	out.Stats = s.Stats()
+	out.Stats, out.Version = s.Stats(), s.model
 	return nil
 }
 

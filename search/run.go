@@ -31,8 +31,12 @@ func Run(
 	}
 	n := len(roots.States)
 	out.Stats = Stats{}
-	parts := runParts{ctx: ctx, ev: ev, out: out}
+	ev, version, release := evaluator.Pin(ev)
+	defer release()
+	out.Version = version
+	parts := runParts{ctx: ctx, ev: ev, version: version, out: out}
 	one := func(lo, hi int) {
+		defer evaluator.Enter(ev)()
 		size, a := hi-lo, store.Env().Spec().NumActions
 		if cfg.Pipeline && size > 1 && !ev.Needs().Instant {
 			parts.addPair(store, &cfg, params, roots, lo, hi)
@@ -70,9 +74,10 @@ const togetherBytes = 1 << 19
 
 // runParts gathers what the parts of a Run bring.
 type runParts struct {
-	ctx context.Context
-	ev  evaluator.Evaluator
-	out *Result
+	ctx     context.Context
+	ev      evaluator.Evaluator
+	version uint64
+	out     *Result
 
 	mu  sync.Mutex // guards err, row and out.Stats
 	err error
@@ -93,6 +98,7 @@ func (p *runParts) addPair(
 			p.gather(nil, firsts[i], err)
 			return
 		}
+		groups[i].model = p.version
 		defer groups[i].Close()
 	}
 	err := runPair(p.ctx, p.ev, groups[0], groups[1])
@@ -104,6 +110,7 @@ func (p *runParts) addPair(
 // add runs a part to its end; it starts at row lo.
 func (p *runParts) add(s *Search, lo int, err error) {
 	if err == nil {
+		s.model = p.version
 		err = s.run(p.ctx, p.ev)
 	} else {
 		s = nil
@@ -139,6 +146,10 @@ func (p *runParts) gather(s *Search, lo int, err error) {
 
 // Run goes on to the end with an evaluator, as the function Run does.
 func (s *Search) Run(ctx context.Context, ev evaluator.Evaluator) error {
+	ev, version, release := evaluator.Pin(ev)
+	defer release()
+	defer evaluator.Enter(ev)()
+	s.model = version
 	if err := s.run(ctx, ev); err != nil {
 		return err
 	}
@@ -171,7 +182,7 @@ func (s *Search) expandOutput() error {
 	if out.Uniform {
 		logits = nil
 	}
-	return s.Expand(logits, out.Value)
+	return s.expand(logits, out.Value, out.Errors)
 }
 
 // evaluate turns a panic of the evaluator into an error.

@@ -56,6 +56,7 @@ type Search struct {
 	errs   []error // [B] why a row was given up
 	turns  []int32 // [B * stride] the player to move at each node
 	stats  Stats
+	model  uint64 // version of the evaluator's weights, 0 if it has none
 
 	leaves  leaves
 	mask    []bool // memory of openRoots

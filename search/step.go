@@ -32,7 +32,7 @@ func (s *Search) Select() (batch *evaluator.Batch, err error) {
 		s.selectLeaves()
 		s.stepLeaves()
 		if s.cfg.Cache != nil && s.allFound() {
-			s.applyAll(nil, nil)
+			s.applyAll(nil, nil, nil)
 			s.leaves.order = s.leaves.order[:0]
 		}
 		if s.ended {
@@ -192,7 +192,7 @@ func (s *Search) fillBatch() {
 	l, b, a := &s.leaves, &s.leaves.batch, s.block.Arena
 	ask := s.asked()
 	b.N = len(ask)
-	l.out.Uniform = false
+	l.out.Uniform, l.out.Errors = false, nil
 	if b.N == 0 {
 		return
 	}
@@ -223,7 +223,10 @@ func (s *Search) fillBatch() {
 // Expand takes the evaluator's answer to the batch that Select returned: logits [N, A] (nil means
 // all equal) and values [N] from the view of the player to move. A row with a number that isn't
 // finite is given up (see Err); a logit of minus infinity is a prior of 0.
-func (s *Search) Expand(logits, values []float32) error {
+func (s *Search) Expand(logits, values []float32) error { return s.expand(logits, values, nil) }
+
+// expand is Expand with the rows that have no answer, [N] or nil.
+func (s *Search) expand(logits, values []float32, errs []error) error {
 	n := s.leaves.batch.N
 	switch {
 	case s.closed:
@@ -236,9 +239,9 @@ func (s *Search) Expand(logits, values []float32) error {
 	}
 	s.waiting = false
 	if s.cfg.Cache != nil {
-		s.remember(logits, values)
+		s.remember(logits, values, errs)
 	}
-	s.applyAll(logits, values)
+	s.applyAll(logits, values, errs)
 	if s.roots.Deadlines != nil {
 		s.dropDone()
 	}
@@ -246,18 +249,21 @@ func (s *Search) Expand(logits, values []float32) error {
 }
 
 // applyAll gives every leaf of the step its answer, in the order in which they were selected.
-func (s *Search) applyAll(logits, values []float32) {
+func (s *Search) applyAll(logits, values []float32, errs []error) {
 	for i, at := range s.leaves.order {
 		row := s.leaves.row[at]
 		if s.errs[row] != nil {
 			continue
 		}
 		v := &s.leaves.eval
-		s.answer(v, i, logits, values)
+		err := s.answer(v, i, logits, values, errs)
 		if s.isChance(at) {
 			v.Logits = nil
 		}
-		if err := checkAnswer(v.Logits, v.Value); err != nil {
+		if err == nil {
+			err = checkAnswer(v.Logits, v.Value)
+		}
+		if err != nil {
 			s.errs[row], s.ended = err, true
 			continue
 		}
@@ -269,12 +275,12 @@ func (s *Search) applyAll(logits, values []float32) {
 }
 
 // answer writes what is known of entry i of the step: the evaluator's answer, or the cache's.
-func (s *Search) answer(v *tree.Evaluation, i int, logits, values []float32) {
+func (s *Search) answer(v *tree.Evaluation, i int, logits, values []float32, errs []error) error {
 	legal := s.leaves.batch.Legal
 	if s.cfg.Cache != nil {
 		f := &s.leaves.found
 		if hit := f.place[i]; hit < 0 {
-			logits, values, i = f.logits, f.values, int(-1-hit)
+			logits, values, i, errs = f.logits, f.values, int(-1-hit), nil
 			legal = f.legal
 		} else {
 			i = int(hit)
@@ -284,6 +290,10 @@ func (s *Search) answer(v *tree.Evaluation, i int, logits, values []float32) {
 		}
 	}
 	v.Value, v.Logits, v.Legal = values[i], rowPart(logits, i, s.actions), rowPart(legal, i, s.actions)
+	if errs != nil {
+		return errs[i]
+	}
+	return nil
 }
 
 // apply expands a leaf, or sets up a root.

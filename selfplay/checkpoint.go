@@ -25,6 +25,7 @@ var ErrCheckpoint = errors.New("selfplay: bad checkpoint")
 //	    model/                the network that learns
 //	    trainer.safetensors   the optimiser's memory, and the mean of the weights
 //	    replay.bin            the replay buffer
+//	progress.csv              a line an iteration: counters, loss, learning rate
 //	model/                    the newest network that plays
 //
 // A kill at any moment leaves latest naming a complete checkpoint.
@@ -74,7 +75,7 @@ func (r *Run) Save() error {
 		func() error { return atomicfile.Write(filepath.Join(dir, replayFile), ring) },
 		func() error { return atomicfile.Write(filepath.Join(dir, runFile), append(info, '\n')) },
 		func() error { return atomicfile.Write(filepath.Join(r.dir, latestFile), []byte(name+"\n")) },
-		func() error { return r.actor.Save(filepath.Join(r.dir, ModelDir)) },
+		func() error { return r.actor.net.Save(filepath.Join(r.dir, ModelDir)) },
 	} {
 		if err := write(); err != nil {
 			return err
@@ -151,12 +152,15 @@ func (r *Run) restore(from string, s state) error {
 	if err := r.trainer.SetState(params); err != nil {
 		return err
 	}
-	if err := r.actor.SetParams(r.trainer.Average()); err != nil {
+	if err := r.actor.set(r.trainer.Average(), s.Iteration); err != nil {
 		return err
 	}
 	ring, err := os.ReadFile(filepath.Join(from, replayFile))
 	if err != nil {
 		return err
 	}
-	return r.ring.Restore(ring)
+	if err := r.ring.Restore(ring); err != nil {
+		return err
+	}
+	return r.curve.cut(s.Iteration)
 }

@@ -133,15 +133,11 @@ func (r *Run) Lines(ctx context.Context) ([]PlayerLines, error) {
 	if !r.env.Capabilities().Solves {
 		return nil, nil
 	}
-	ev, err := r.actor.Evaluator(r.env)
-	if err != nil {
-		return nil, err
-	}
 	n := r.cfg.EvalSimulations
 	var out []PlayerLines
 	for _, p := range []Player{
-		NewRaw("the model without search", ev),
-		NewGumbel(fmt.Sprintf("the model with %d simulations", n), r.env, ev, n, r.workers),
+		NewRaw("the model without search", r.actor),
+		NewGumbel(fmt.Sprintf("the model with %d simulations", n), r.env, r.actor, n, r.workers),
 	} {
 		l, err := Exhaustive(ctx, r.store, p)
 		if err != nil {

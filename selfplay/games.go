@@ -65,6 +65,9 @@ type Episode struct {
 	Policy []float32    // [T, A] the search's improved policy
 	Legal  []bool       // [T, A]
 	Value  []float32    // [T] from the view of the player to move
+
+	// Version is of the weights that searched each position (search.Result.Version).
+	Version []uint64 // [T]
 }
 
 // Len returns the number of positions.
@@ -76,6 +79,7 @@ func (e *Episode) AddTo(r *replay.Ring) {
 	for i, v := range e.Value {
 		r.Add(&replay.Position{
 			Obs: e.Obs, Row: i, Policy: e.Policy[i*a : (i+1)*a], Legal: e.Legal[i*a : (i+1)*a], Value: v,
+			Version: e.Version[i],
 		})
 	}
 }
@@ -104,12 +108,13 @@ type live struct {
 
 // ply is a searched position of a game and what followed.
 type ply struct {
-	state  int32
-	policy []float32
-	value  float32 // the search's
-	proven bool    // and certain
-	fast   bool    // searched only to move the game on: not learnt from
-	reward float32 // of the action played, to its mover
+	state   int32
+	policy  []float32
+	value   float32 // the search's
+	proven  bool    // and certain
+	fast    bool    // searched only to move the game on: not learnt from
+	reward  float32 // of the action played, to its mover
+	version uint64  // of the weights that searched
 }
 
 // Play plays games first to first+count-1 and returns their episodes in the order they ended. A
@@ -219,7 +224,7 @@ func (g *Games) search(ctx context.Context, ev evaluator.Evaluator, games []*liv
 	for i, l := range games {
 		l.past = append(l.past, ply{
 			state: l.state, policy: out.Weights[i*a : (i+1)*a], value: out.Value[i], proven: out.Proven[i],
-			fast: roots.Fast != nil && roots.Fast[i],
+			fast: roots.Fast != nil && roots.Fast[i], version: out.Version,
 		})
 		if cfg.Policy != tree.Gumbel && cfg.LCB == 0 && l.ply >= uint64(g.cfg.TemperaturePlies) {
 			out.Action[i] = int32(vecmath.ArgMax(out.Weights[i*a : (i+1)*a]))
@@ -303,7 +308,7 @@ func (g *Games) finish(l *live) (*Episode, error) {
 			mix = 1
 		}
 		learnt = append(learnt, p.state)
-		e.Policy = append(e.Policy, p.policy...)
+		e.Policy, e.Version = append(e.Policy, p.policy...), append(e.Version, p.version)
 		e.Value = append(e.Value, values[i]+mix*(p.value-values[i]))
 	}
 	spec := g.store.Env().Spec()

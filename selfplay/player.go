@@ -9,7 +9,7 @@ import (
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
-	"github.com/azserve/azserve/evaluator/gorgonia"
+	"github.com/azserve/azserve/evaluator/named"
 	"github.com/azserve/azserve/internal/dispatch"
 	"github.com/azserve/azserve/internal/rng"
 	"github.com/azserve/azserve/search"
@@ -37,60 +37,59 @@ type PlayerOptions struct {
 
 // ParsePlayer makes the player that a text names:
 //
-//	random        any legal action
-//	perfect       an action that keeps the value, for environments with a solver
-//	uct:N         UCT with N simulations, one random playout each
-//	PATH          the model in a folder, by Gumbel search
-//	PATH@N        the same with N simulations
-//	policy:PATH   the model's most likely action, without search
-func ParsePlayer(text string, o PlayerOptions) (Player, error) {
+//	random          any legal action
+//	perfect         an action that keeps the value, for environments with a solver
+//	uct:N           UCT with N simulations, one random playout each
+//	MODEL           a model by Gumbel search; see package named for the forms of its name
+//	MODEL@N         the same with N simulations
+//	policy:MODEL    the model's most likely action, without search
+//
+// free frees the model.
+func ParsePlayer(text string, o PlayerOptions) (p Player, free func(), err error) {
+	nothing := func() {}
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case "random":
-		return Random{}, nil
+		return Random{}, nothing, nil
 	case "perfect":
 		if !o.Env.Capabilities().Solves {
-			return nil, fmt.Errorf("%w: \"perfect\": %s has no solver", ErrPlayer, o.Env.Spec().ID)
+			return nil, nil, fmt.Errorf("%w: \"perfect\": %s has no solver", ErrPlayer, o.Env.Spec().ID)
 		}
-		return Perfect{}, nil
+		return Perfect{}, nothing, nil
 	case "uct":
 		n, err := strconv.Atoi(rest)
 		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%w: %q; want uct:N with N at least 1", ErrPlayer, text)
+			return nil, nil, fmt.Errorf("%w: %q; want uct:N with N at least 1", ErrPlayer, text)
 		}
-		return NewUCT(o.Env, n, o.Workers)
+		p, err := NewUCT(o.Env, n, o.Workers)
+		return p, nothing, err
 	case "policy":
-		ev, err := loadModel(rest, o.Env)
+		ev, free, err := openModel(rest, o.Env)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return NewRaw(text, ev), nil
+		return NewRaw(text, ev), free, nil
 	}
-	path, n := text, o.Simulations
+	model, n := text, o.Simulations
 	if at := strings.LastIndex(text, "@"); at >= 0 {
-		var err error
 		if n, err = strconv.Atoi(text[at+1:]); err != nil || n < 1 {
-			return nil, fmt.Errorf("%w: %q; want PATH@N with N at least 1", ErrPlayer, text)
+			return nil, nil, fmt.Errorf("%w: %q; want MODEL@N with N at least 1", ErrPlayer, text)
 		}
-		path = text[:at]
+		model = text[:at]
 	}
-	ev, err := loadModel(path, o.Env)
+	ev, free, err := openModel(model, o.Env)
 	if err != nil {
-		return nil, fmt.Errorf("%w (known: random, perfect, uct:N, policy:PATH, PATH, PATH@N)", err)
+		return nil, nil, fmt.Errorf("%w (known: random, perfect, uct:N, policy:MODEL, MODEL, MODEL@N)", err)
 	}
-	return NewGumbel(text, o.Env, ev, n, o.Workers), nil
+	return NewGumbel(text, o.Env, ev, n, o.Workers), free, nil
 }
 
-func loadModel(path string, env *envs.Env) (evaluator.Evaluator, error) {
-	net, err := gorgonia.Load(path)
+func openModel(name string, env *envs.Env) (evaluator.Evaluator, func(), error) {
+	ev, free, err := named.Open(name, env)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %q: %w", ErrPlayer, path, err)
+		return nil, nil, fmt.Errorf("%w: %w", ErrPlayer, err)
 	}
-	ev, err := net.Evaluator(env)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %q: %w", ErrPlayer, path, err)
-	}
-	return ev, nil
+	return ev, free, nil
 }
 
 // Random plays any legal action.

@@ -171,8 +171,9 @@ func TestArena(t *testing.T) {
 // UCT finds what its rollouts can tell: it hardly loses to a random player.
 func TestUCT(t *testing.T) {
 	env, store := ticTacToe(t)
-	uct, err := selfplay.ParsePlayer("uct:200", selfplay.PlayerOptions{Env: env})
+	uct, free, err := selfplay.ParsePlayer("uct:200", selfplay.PlayerOptions{Env: env})
 	require.NoError(t, err)
+	defer free()
 	s, err := selfplay.Arena(context.Background(), store, uct, selfplay.Random{}, selfplay.MatchConfig{Games: 40, Seed: 1})
 	require.NoError(t, err)
 	require.Greater(t, s.Rate(), 0.9)
@@ -181,16 +182,16 @@ func TestUCT(t *testing.T) {
 func TestParsePlayer(t *testing.T) {
 	env, _ := ticTacToe(t)
 	for text, want := range map[string]string{
-		"uct:0": "want uct:N", "uct:x": "want uct:N", "nowhere": "known: random, perfect", "nowhere@0": "want PATH@N",
+		"uct:0": "want uct:N", "uct:x": "want uct:N", "nowhere": "known: random, perfect", "nowhere@0": "want MODEL@N",
 		"policy:nowhere": "nowhere",
 	} {
-		_, err := selfplay.ParsePlayer(text, selfplay.PlayerOptions{Env: env, Simulations: 8})
+		_, _, err := selfplay.ParsePlayer(text, selfplay.PlayerOptions{Env: env, Simulations: 8})
 		require.ErrorIs(t, err, selfplay.ErrPlayer, text)
 		require.ErrorContains(t, err, want)
 	}
 	four, err := envs.Make("ConnectFour-v0", nil)
 	require.NoError(t, err)
-	_, err = selfplay.ParsePlayer("perfect", selfplay.PlayerOptions{Env: four})
+	_, _, err = selfplay.ParsePlayer("perfect", selfplay.PlayerOptions{Env: four})
 	require.ErrorContains(t, err, "no solver")
 }
 

@@ -4,9 +4,9 @@ package gorgonia
 
 import (
 	"os"
-	"path/filepath"
 	"runtime"
 
+	"github.com/azserve/azserve/internal/dylib"
 	"github.com/ebitengine/purego"
 )
 
@@ -32,30 +32,8 @@ func openBLAS() (found, bool) {
 }
 
 // candidates lists files that may be an OpenBLAS.
-func candidates() (out []string) {
-	var roots []string
-	if exe, err := os.Executable(); err == nil {
-		roots = append(roots, filepath.Dir(exe), filepath.Dir(filepath.Dir(exe)))
-	}
-	if wd, err := os.Getwd(); err == nil {
-		roots = append(roots, wd)
-	}
-	envs := []string{os.Getenv("VIRTUAL_ENV")}
-	for _, r := range roots {
-		envs = append(envs, filepath.Join(r, ".venv"))
-	}
-	for _, e := range envs {
-		if e == "" {
-			continue
-		}
-		for _, pattern := range []string{
-			"lib/python3*/site-packages/scipy_openblas32/lib/libscipy_openblas*",
-			"lib/python3*/site-packages/numpy.libs/libscipy_openblas*",
-		} {
-			files, _ := filepath.Glob(filepath.Join(e, pattern)) // the pattern is well-formed
-			out = append(out, files...)
-		}
-	}
+func candidates() []string {
+	out := dylib.InSitePackages("scipy_openblas32/lib/libscipy_openblas*", "numpy.libs/libscipy_openblas*")
 	if runtime.GOOS == "darwin" {
 		return append(out, "/opt/homebrew/opt/openblas/lib/libopenblas.dylib")
 	}

@@ -17,6 +17,12 @@ func (n *Net) Evaluator(env *envs.Env) (evaluator.Evaluator, error) {
 
 type netEvaluator struct{ net *Net }
 
+// Pin tells the version of the weights. They change when their owner trains or replaces them, which he should
+// do between searches.
+func (e netEvaluator) Pin() (evaluator.Evaluator, uint64, func()) {
+	return e, e.net.Version(), func() {}
+}
+
 // Needs is the observations.
 func (netEvaluator) Needs() evaluator.Needs { return evaluator.Needs{Obs: true} }
 

@@ -103,9 +103,9 @@ func (g *graph) run() error {
 	return nil
 }
 
-// sizes are the batch sizes that graphs are built for: a batch is padded to the next, and cut into
-// pieces of the last.
-var sizes = []int{1, 8, 64, 256}
+// sizes are the batch sizes that graphs are built for: a batch is padded to the next, by a third at most, and
+// cut into pieces of the last.
+var sizes = []int{1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256}
 
 func sizeFor(rows int) int {
 	for _, s := range sizes {

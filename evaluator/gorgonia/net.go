@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/internal/rng"
@@ -61,8 +62,8 @@ func ResNetConfig(env *envs.Env, blocks, channels int) (Config, error) {
 	c := DefaultConfig(env)
 	obs := env.Spec().Obs
 	if len(obs) != 1 || len(obs[0].Shape) < 2 || len(obs[0].Shape) > 3 {
-		return c, fmt.Errorf("%w: kind \"resnet\" needs one observation array [rows, cols, planes]; %s has %d, the first %v",
-			ErrConfig, c.Env, len(obs), obs[0].Shape)
+		return c, fmt.Errorf("%w: kind \"resnet\" needs one observation array [rows, cols, planes]; %s has %d, the "+
+			"first %v", ErrConfig, c.Env, len(obs), obs[0].Shape)
 	}
 	c.Kind, c.Hidden = ResNet, nil
 	c.Board = append([]int{1, 1, 1}[:0], obs[0].Shape...)
@@ -122,7 +123,8 @@ type Net struct {
 	cfg    Config
 	params []Param
 
-	mu sync.RWMutex // guards the numbers in params: written by training, read by evaluation
+	mu      sync.RWMutex // guards the numbers in params and version: written by training, read by evaluation
+	version uint64       // of these numbers: different ones have different versions
 
 	graphMu sync.Mutex       // guards idle
 	idle    map[int][]*graph // graphs not in use, by batch size
@@ -155,7 +157,7 @@ func NewNet(cfg Config, seed uint64) (*Net, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	n := &Net{cfg: cfg, idle: map[int][]*graph{}}
+	n := &Net{cfg: cfg, version: newVersion(), idle: map[int][]*graph{}}
 	rnd := rng.New(seed)
 	for _, l := range cfg.layers() {
 		w := Param{l.name + ".weight", []int{l.in, l.out}, make([]float32, l.in*l.out)}
@@ -197,7 +199,21 @@ func (n *Net) SetParams(params []Param) error {
 	for i, p := range params {
 		copy(n.params[i].Data, p.Data)
 	}
+	n.version = newVersion()
 	return nil
+}
+
+// newVersion returns a number that no weights of this process had before.
+func newVersion() uint64 { return versions.Add(1) }
+
+var versions atomic.Uint64
+
+// Version returns the version of the weights: it rises whenever they change, and differs from that of every
+// other network of this process.
+func (n *Net) Version() uint64 {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.version
 }
 
 // Count returns the number of weights.

@@ -159,6 +159,7 @@ func (t *Trainer) Step() (Loss, error) {
 		clear(g) // Gorgonia adds to it in the next run
 	}
 	t.average()
+	t.net.version = newVersion()
 	return l, nil
 }
 

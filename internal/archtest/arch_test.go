@@ -20,12 +20,12 @@ const module = "github.com/azserve/azserve/"
 // layers are the folders, lowest first. A file imports from its own folder and from those before it.
 var layers = []string{
 	"internal", "envs/canvas", "envs", "envs/envstest", "statestore", "pool", "replay", "evaluator", "search/tree", "search", "search/inspect",
-	"evaluator/gorgonia", "selfplay", "cli", "cmd", "python/native", "python/libazserve",
+	"evaluator/onnxfile", "evaluator/gorgonia", "evaluator/onnx", "evaluator/named", "selfplay", "cli", "cmd", "python/native", "python/libazserve",
 }
 
 // never lists exceptions to the order: folders that may not import others although those are lower.
 var never = map[string][]string{
-	"evaluator/gorgonia": {"search"},
+	"evaluator/gorgonia": {"search"}, "evaluator/onnx": {"search", "evaluator/gorgonia"}, "evaluator/named": {"search"},
 }
 
 // thirdParty lists what each folder may import from elsewhere; "" is every folder.
@@ -36,6 +36,8 @@ var thirdParty = map[string][]string{
 		"gorgonia.org/gorgonia", "gorgonia.org/tensor", "gonum.org/v1/gonum", "github.com/chewxy/hm",
 		"github.com/ebitengine/purego",
 	},
+	"evaluator/onnxfile": {"google.golang.org/protobuf/encoding/protowire"},
+	"evaluator/onnx":     {"github.com/yalue/onnxruntime_go"},
 	"cli": {
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "gopkg.in/yaml.v3", "golang.org/x/term",
 		"github.com/schollz/progressbar/v3",

@@ -2,19 +2,18 @@ package native
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
-	"github.com/azserve/azserve/evaluator/gorgonia"
+	"github.com/azserve/azserve/evaluator/named"
 )
 
 // models keeps the evaluators that a pool's searches named, so that a network is read once.
 type models struct {
-	mu   sync.Mutex // guards nets and made
+	mu   sync.Mutex // guards made and free
 	made map[string]evaluator.Evaluator
-	nets []*gorgonia.Net
+	free []func()
 }
 
 // evaluator returns the evaluator that a text names.
@@ -24,43 +23,21 @@ func (m *models) evaluator(name string, env *envs.Env) (evaluator.Evaluator, err
 	if ev, ok := m.made[name]; ok {
 		return ev, nil
 	}
-	ev, err := m.build(name, env)
+	ev, free, err := named.Open(name, env)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: evaluator: %w; or a callable", errInvalid, err)
 	}
 	if m.made == nil {
 		m.made = map[string]evaluator.Evaluator{}
 	}
-	m.made[name] = ev
+	m.made[name], m.free = ev, append(m.free, free)
 	return ev, nil
-}
-
-func (m *models) build(name string, env *envs.Env) (evaluator.Evaluator, error) {
-	switch name {
-	case "uniform":
-		return evaluator.Uniform{}, nil
-	case "rollout":
-		return evaluator.NewRollout(1, 10_000)
-	case "table":
-		return evaluator.NewTable(env)
-	}
-	path, ok := strings.CutPrefix(name, "gorgonia:")
-	if !ok {
-		return nil, fmt.Errorf("%w: evaluator %q; want a callable, \"uniform\", \"rollout\", \"table\" or "+
-			"\"gorgonia:PATH\"", errInvalid, name)
-	}
-	net, err := gorgonia.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	m.nets = append(m.nets, net)
-	return net.Evaluator(env)
 }
 
 func (m *models) close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, n := range m.nets {
-		n.Close()
+	for _, free := range m.free {
+		free()
 	}
 }

@@ -1,0 +1,182 @@
+package evaluator
+
+import (
+	"context"
+	"time"
+
+	"github.com/azserve/azserve/envs"
+	"github.com/azserve/azserve/internal/safe"
+)
+
+// batch is the memory of a stream: one batch at a time.
+type batch struct {
+	in     Batch
+	out    Output
+	legal  []bool // [MaxBatch, A]
+	chance []bool // [MaxBatch]
+
+	weights
+	pieces []piece
+	n      int
+	users  int // requests whose callers still wait; guarded by Batcher.mu
+	cancel context.CancelFunc
+}
+
+func (b *Batcher) newBatch() *batch {
+	n, a := b.cfg.MaxBatch, b.spec.NumActions
+	return &batch{
+		in: Batch{Spec: b.spec, Obs: envs.NewArrays(b.spec.Obs, n)}, legal: make([]bool, n*a), chance: make([]bool, n),
+		out: Output{Logits: make([]float32, n*a), Value: make([]float32, n)},
+	}
+}
+
+// stream makes batches and evaluates them, until Close.
+func (b *Batcher) stream() {
+	t := b.newBatch()
+	for {
+		ctx, ok := b.next(t)
+		if !ok {
+			return
+		}
+		began := time.Now()
+		t.copyIn()
+		err := evaluateSafely(ctx, t)
+		b.finish(t, err, time.Since(began))
+	}
+}
+
+// next waits for a batch.
+func (b *Batcher) next(t *batch) (context.Context, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for !b.closed {
+		switch b.ready(time.Now()) {
+		case notYet:
+			if len(b.queue) > 0 {
+				b.timer.Reset(b.cfg.MaxWait - time.Since(b.queue[0].since))
+			}
+			b.work.Wait()
+			continue
+		case full:
+			b.stats.Full++
+		case waited:
+			b.stats.Waited++
+		case everyone:
+			b.stats.Everyone++
+		}
+		var ctx context.Context
+		ctx, t.cancel = context.WithCancel(context.Background())
+		b.gather(t)
+		if len(b.queue) > 0 { // there may be enough for another stream
+			b.work.Signal()
+		}
+		return ctx, true
+	}
+	return nil, false
+}
+
+// evaluateSafely turns a panic of the evaluator into an error.
+func evaluateSafely(ctx context.Context, t *batch) (err error) {
+	defer safe.Recover(&err)
+	return t.ev.Evaluate(ctx, &t.in, &t.out)
+}
+
+// copyIn copies the rows of the requests whose callers are still there. Rows of others are whatever they were.
+func (t *batch) copyIn() {
+	t.in.N, t.in.Legal, t.in.Chance = t.n, nil, nil
+	t.out.Uniform, t.out.Errors = false, nil
+	for i := range t.pieces {
+		t.pieces[i].copyIn(t)
+	}
+}
+
+func (p *piece) copyIn(t *batch) {
+	r := p.r
+	r.memory.Lock()
+	defer r.memory.Unlock()
+	if r.gone {
+		return
+	}
+	n := p.hi - p.lo
+	for k := range t.in.Obs {
+		t.in.Obs[k].CopyRows(p.at, &r.in.Obs[k], p.lo, n)
+	}
+	a := t.in.Spec.NumActions
+	legal := t.legal[p.at*a : (p.at+n)*a]
+	if r.in.Legal != nil {
+		t.in.Legal = t.legal
+		copy(legal, r.in.Legal[p.lo*a:])
+	} else {
+		for i := range legal {
+			legal[i] = true
+		}
+	}
+	if r.in.Chance != nil {
+		t.in.Chance = t.chance
+		copy(t.chance[p.at:], r.in.Chance[p.lo:p.hi])
+	}
+}
+
+// finish gives every request its answers.
+func (b *Batcher) finish(t *batch, err error, took time.Duration) {
+	defer t.cancel()
+	if err == nil {
+		for i := range t.pieces {
+			t.pieces[i].copyOut(t)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := &b.stats
+	s.Batches++
+	s.Rows += t.n
+	s.Busy += took
+	s.LargestBatch = max(s.LargestBatch, t.n)
+	if err != nil {
+		s.Failed++
+	}
+	for _, p := range t.pieces {
+		p.r.drop(t)
+		if err != nil {
+			b.remove(p.r) // what still waits of it fails too
+			p.r.fail(err)
+		} else if p.r.left -= p.hi - p.lo; p.r.left == 0 {
+			p.r.finish()
+		}
+	}
+}
+
+// drop forgets a batch that ended.
+func (r *request) drop(t *batch) {
+	for i, x := range r.batches {
+		if x == t {
+			r.batches = append(r.batches[:i], r.batches[i+1:]...)
+			return
+		}
+	}
+}
+
+func (p *piece) copyOut(t *batch) {
+	r := p.r
+	r.memory.Lock()
+	defer r.memory.Unlock()
+	if r.gone {
+		return
+	}
+	a, n := t.in.Spec.NumActions, p.hi-p.lo
+	copy(r.out.Value[p.lo:p.hi], t.out.Value[p.at:p.at+n])
+	to := r.out.Logits[p.lo*a : p.hi*a]
+	if t.out.Uniform {
+		clear(to)
+	} else {
+		copy(to, t.out.Logits[p.at*a:])
+	}
+	if t.out.Errors == nil {
+		return
+	}
+	for i, err := range t.out.Errors[p.at : p.at+n] {
+		if err != nil {
+			r.out.Fail(p.lo+i, r.in.N, err)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package selfplay
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/azserve/azserve/internal/atomicfile"
+)
+
+// CurveFile is the file in a run's folder with a line an iteration, as CSV: counters, the loss, the norm of the
+// gradient and the learning rate.
+const CurveFile = "progress.csv"
+
+const curveHeader = "iteration,games,positions,steps,seconds,policy_loss,value_loss,gradient_norm,learning_rate\n"
+
+// curve writes CurveFile.
+type curve struct{ dir string }
+
+func (c curve) path() string { return filepath.Join(c.dir, CurveFile) }
+
+// add appends a line.
+func (c curve) add(p *Progress) error {
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(c.path(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	line := ""
+	if info.Size() == 0 {
+		line = curveHeader
+	}
+	line += fmt.Sprintf("%d,%d,%d,%d,%.1f,%.5f,%.5f,%.4f,%.3g\n", p.Iteration, p.Games, p.Positions, p.Steps,
+		p.Elapsed.Seconds(), p.Loss.Policy, p.Loss.Value, p.Loss.Gradient, p.Rate)
+	_, err = f.WriteString(line)
+	return errors.Join(err, f.Close())
+}
+
+// cut drops the lines after an iteration: a run that was killed goes on from its last checkpoint.
+func (c curve) cut(iteration int) error {
+	data, err := os.ReadFile(c.path())
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	kept := []byte(curveHeader)
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	for lines.Scan() {
+		first, _, _ := strings.Cut(lines.Text(), ",")
+		if n, err := strconv.Atoi(first); err == nil && n <= iteration {
+			kept = append(append(kept, lines.Bytes()...), '\n')
+		}
+	}
+	return atomicfile.Write(c.path(), kept)
+}
