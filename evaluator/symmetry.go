@@ -75,6 +75,9 @@ func (s *Symmetry) Pin() (Evaluator, uint64, func()) {
 
 // Evaluate turns, evaluates and turns back.
 func (s *Symmetry) Evaluate(ctx context.Context, in *Batch, out *Output) error {
+	if in.N == 0 {
+		return ctx.Err()
+	}
 	t := s.memory.Get().(*turned)
 	defer s.memory.Put(t)
 	each := 1

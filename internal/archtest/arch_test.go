@@ -19,7 +19,7 @@ const module = "github.com/azserve/azserve/"
 
 // layers are the folders, lowest first. A file imports from its own folder and from those before it.
 var layers = []string{
-	"internal", "envs/canvas", "envs", "envs/envstest", "statestore", "pool", "replay", "evaluator", "search/tree", "search", "search/inspect",
+	"internal", "envs/canvas", "envs", "envs/envstest", "statestore", "pool", "replay", "evaluator", "evaluator/evaluatortest", "search/tree", "search", "search/inspect",
 	"evaluator/onnxfile", "evaluator/gorgonia", "evaluator/onnx", "evaluator/named", "selfplay", "cli", "cmd", "python/native", "python/libazserve",
 }
 
@@ -42,8 +42,9 @@ var thirdParty = map[string][]string{
 		"github.com/spf13/cobra", "github.com/spf13/pflag", "gopkg.in/yaml.v3", "golang.org/x/term",
 		"github.com/schollz/progressbar/v3",
 	},
-	"envs/envstest":   {"github.com/stretchr/testify"},
-	"internal/golden": {"github.com/stretchr/testify"},
+	"envs/envstest":           {"github.com/stretchr/testify"},
+	"evaluator/evaluatortest": {"github.com/stretchr/testify"},
+	"internal/golden":         {"github.com/stretchr/testify"},
 }
 
 // cgo lists the files that may import "C", beside python/native.
