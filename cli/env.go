@@ -3,19 +3,27 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"runtime"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/azserve/azserve/envs"
+	"github.com/azserve/azserve/evaluator/gorgonia"
+	"github.com/azserve/azserve/evaluator/onnx"
 	"github.com/azserve/azserve/pool"
 	"github.com/azserve/azserve/statestore"
 	"github.com/spf13/cobra"
 )
 
 func newEnvs() *cobra.Command {
-	return &cobra.Command{
+	verbose := false
+	cmd := &cobra.Command{
 		Use: "envs", Short: "List the environments, their spaces and their keywords", Args: exactArgs(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if verbose {
+				machine(cmd.OutOrStdout())
+			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			for _, id := range envs.IDs() {
 				e, err := envs.Lookup(id)
@@ -27,6 +35,19 @@ func newEnvs() *cobra.Command {
 			return w.Flush()
 		},
 	}
+	cmd.Flags().BoolVar(&verbose, "verbose", false,
+		"say first which libraries networks run on, and how many CPUs there are")
+	return cmd
+}
+
+// machine says what networks run on.
+func machine(w io.Writer) {
+	runtimeFile, err := onnx.Library()
+	if err != nil {
+		runtimeFile = err.Error()
+	}
+	fmt.Fprintf(w, "azserve on %s/%s, %d CPUs\nmatrix products: %s\nONNX Runtime: %s\n\n", runtime.GOOS, runtime.GOARCH,
+		runtime.GOMAXPROCS(0), gorgonia.BLAS(), runtimeFile)
 }
 
 // describe prints an environment as rows of a table.

@@ -49,6 +49,19 @@ func NewCache(positions, actions int) (*Cache, error) {
 	return c, nil
 }
 
+// NewCacheBytes makes a cache that takes at most so many bytes.
+func NewCacheBytes(bytes, actions int) (*Cache, error) {
+	each := cacheShards * cacheWays * positionBytes(actions)
+	if actions < 1 || bytes < each {
+		return nil, fmt.Errorf("evaluator: a cache of %d bytes for %d actions; want at least %d bytes and 1 action", bytes,
+			actions, each)
+	}
+	return NewCache(bytes/each*cacheShards*cacheWays, actions)
+}
+
+// positionBytes is what a position takes: its key, when it was used, its value and the logits.
+func positionBytes(actions int) int { return 8 + 4 + 4 + 4*actions }
+
 // Actions returns the number of actions that logits are kept for.
 func (c *Cache) Actions() int { return c.actions }
 

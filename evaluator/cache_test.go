@@ -31,6 +31,8 @@ func TestCache(t *testing.T) {
 	require.False(t, ok, "after Forget")
 	_, err = evaluator.NewCache(0, 3)
 	require.Error(t, err)
+	require.NotEqual(t, c.Under(1), c.Under(2), "versions of weights")
+	require.Equal(t, c.Version(), c.Under(0))
 }
 
 // A cache of many threads never gives an answer that belongs to another key, keeps what is in use, and
@@ -65,4 +67,25 @@ func TestCacheUnderLoad(t *testing.T) {
 	for _, h := range hits {
 		require.Greater(t, h, 25_000) // the hundred, and a quarter of the others
 	}
+}
+
+// A cache of so many bytes takes no more, and holds what fits into them.
+func TestCacheBytes(t *testing.T) {
+	const bytes = 1 << 20
+	c, err := evaluator.NewCacheBytes(bytes, 7)
+	require.NoError(t, err)
+	kept := 0
+	for pass := range 2 {
+		for key := range uint64(20_000) {
+			if pass == 0 {
+				c.Put(key, 0, make([]float32, 7), 1)
+			} else if _, ok := c.Get(key, 0, make([]float32, 7)); ok {
+				kept++
+			}
+		}
+	}
+	require.Greater(t, kept, 15_000, "1 MiB / 44 bytes is 23,800 places; chance fills some sets twice")
+	require.Less(t, kept*44, bytes)
+	_, err = evaluator.NewCacheBytes(1000, 7)
+	require.ErrorContains(t, err, "want at least 11264 bytes")
 }

@@ -10,9 +10,27 @@ import (
 	"testing"
 
 	"github.com/azserve/azserve/envs"
+	"github.com/azserve/azserve/evaluator/evaluatortest"
 	"github.com/azserve/azserve/internal/rng"
 	"github.com/stretchr/testify/require"
 )
+
+// TestMain finds the OpenBLAS of the repository's .venv, if there is one.
+func TestMain(m *testing.M) {
+	if os.Getenv("VIRTUAL_ENV") == "" {
+		if dir, err := filepath.Abs("../../.venv"); err == nil {
+			_ = os.Setenv("VIRTUAL_ENV", dir)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// notShort skips what is long and has no goroutines, where the race detector is at work.
+func notShort(t *testing.T) {
+	if testing.Short() {
+		t.Skip("no goroutines here")
+	}
+}
 
 func ticTacToe(t testing.TB) *envs.Env {
 	env, err := envs.Make("TicTacToe-v0", nil)
@@ -83,6 +101,7 @@ func fill(s *Samples, rows, actions int, seed uint64) {
 
 // The gradient of the very graph that trains, against finite differences of the loss.
 func TestGradients(t *testing.T) {
+	notShort(t)
 	small := connectFour(t, 4, 5)
 	for name, net := range map[string]*Net{
 		"mlp":      newNet(t, 7, 5),
@@ -138,6 +157,7 @@ func checkGradients(t *testing.T, net *Net) {
 
 // A convolution as its definition says, cell by cell.
 func TestConvolution(t *testing.T) {
+	notShort(t)
 	r := rng.New(4)
 	random := func(n int) []float32 {
 		out := make([]float32, n)
@@ -199,6 +219,7 @@ func TestNaNStays(t *testing.T) {
 }
 
 func TestOverfit(t *testing.T) {
+	notShort(t)
 	adam := TrainConfig{BatchSize: 16, LearningRate: 3e-3, L2: 1e-9}
 	resnet, err := ResNetConfig(connectFour(t, 4, 5), 2, 16)
 	require.NoError(t, err)
@@ -232,6 +253,18 @@ func TestOverfit(t *testing.T) {
 			require.InDelta(t, entropy, l.Policy, 1e-3)
 			require.Less(t, l.Value, float32(1e-3))
 		})
+	}
+}
+
+func TestBattery(t *testing.T) {
+	for name, net := range map[string]*Net{"mlp": newNet(t, 32), "resnet": newResNet(t, connectFour(t, 6, 7), 2, 8)} {
+		env := ticTacToe(t)
+		if name == "resnet" {
+			env = connectFour(t, 6, 7)
+		}
+		ev, err := net.Evaluator(env)
+		require.NoError(t, err)
+		t.Run(name, func(t *testing.T) { evaluatortest.Battery(t, env, ev, 130, net.Close) })
 	}
 }
 
