@@ -127,7 +127,7 @@ func (r *Run) newNets() (err error) {
 	}
 	r.trainer, err = gorgonia.NewTrainer(r.learner, gorgonia.TrainConfig{
 		BatchSize: r.cfg.BatchSize, LearningRate: r.cfg.LearningRate, L2: r.cfg.L2, Clip: r.cfg.Clip,
-		Average: r.cfg.Average,
+		Average: r.cfg.Average, Threads: r.workers.Size(),
 	})
 	return err
 }

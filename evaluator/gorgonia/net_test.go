@@ -118,7 +118,7 @@ func TestGradients(t *testing.T) {
 }
 
 func checkGradients(t *testing.T, net *Net) {
-	const rows = 6
+	const rows = partRows + 6 // two parts
 	tr, err := NewTrainer(net, TrainConfig{BatchSize: rows, ValueWeight: 0.7})
 	require.NoError(t, err)
 	defer tr.Close()
@@ -127,11 +127,8 @@ func checkGradients(t *testing.T, net *Net) {
 		l, err := tr.gradients()
 		require.NoError(t, err)
 		var grads [][]float32
-		for i := range tr.w {
-			g, err := tr.grad(i)
-			require.NoError(t, err)
+		for _, g := range tr.grads {
 			grads = append(grads, slices.Clone(g))
-			clear(g)
 		}
 		return float64(l.Policy) + 0.7*float64(l.Value), grads
 	}
@@ -346,6 +343,25 @@ func TestResume(t *testing.T) {
 		return net.Params()
 	}
 	require.Equal(t, run(-1), run(11))
+}
+
+// Threads share a step and change nothing.
+func TestThreads(t *testing.T) {
+	run := func(threads int) []Param {
+		net := newResNet(t, connectFour(t, 4, 5), 1, 4)
+		tr, err := NewTrainer(net, TrainConfig{BatchSize: 3*partRows + 5, Threads: threads})
+		require.NoError(t, err)
+		defer tr.Close()
+		for i := range 3 {
+			fill(&tr.Samples, len(tr.Value), 5, uint64(i))
+			_, err := tr.Step()
+			require.NoError(t, err)
+		}
+		return net.Params()
+	}
+	one := run(1)
+	require.Equal(t, one, run(2))
+	require.Equal(t, one, run(7))
 }
 
 func FuzzDecodeParams(f *testing.F) {

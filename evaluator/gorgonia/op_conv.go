@@ -165,9 +165,9 @@ type patcher struct {
 	patches []float32
 }
 
-// patchFloats is about how many numbers of patches are made at a time: 256 KiB, which with the numbers
+// patchFloats is about how many numbers of patches are made at a time: 128 KiB, which with the numbers
 // they come from stay in the second-level cache.
-const patchFloats = 1 << 16
+const patchFloats = 1 << 15
 
 // width is the number of numbers of a patch.
 func (p *patcher) width() int { return p.size * p.size * p.in }

@@ -2,7 +2,6 @@ package gorgonia
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/chewxy/hm"
 	"gorgonia.org/gorgonia"
@@ -70,11 +69,7 @@ func newReluGrad() *op {
 		name: "azserve.reluGrad", inputs: []hm.Type{matrixType, matrixType}, output: matrixType,
 		shape: func(in []tensor.Shape) tensor.Shape { return in[0].Clone() },
 		do: func(out []float32, _ tensor.Shape, in [][]float32, _ []tensor.Shape) {
-			y, g := in[0], in[1]
-			for i, v := range y { // what relu left is 0 or positive: all bits of the mask, or none
-				mask := uint32(int32(-math.Float32bits(v)) >> 31)
-				out[i] = math.Float32frombits(math.Float32bits(g[i]) & mask)
-			}
+			reluGrad(out, in[0], in[1])
 		},
 	}
 }

@@ -3,8 +3,6 @@ package gorgonia
 import (
 	"fmt"
 	"math"
-
-	"gorgonia.org/gorgonia"
 )
 
 // TrainConfig is the settings of training. The zero value of a field means its default.
@@ -15,6 +13,7 @@ type TrainConfig struct {
 	L2           float64 // added to the gradient as L2 * weight; default 1e-4
 	Momentum     float64 // 0 for Adam (Kingma and Ba 2015); else SGD with this momentum
 	Clip         float64 // the gradient is scaled down to this norm where it is longer; default 5, negative: never
+	Threads      int     // that share a step; default 1. The result doesn't depend on it
 	Average      float64 // decay a step of the moving average of the weights (Trainer.Average); 0: none is kept
 }
 
@@ -34,6 +33,9 @@ func (c TrainConfig) withDefaults() TrainConfig {
 	if c.Clip == 0 {
 		c.Clip = 5
 	}
+	if c.Threads == 0 {
+		c.Threads = 1
+	}
 	return c
 }
 
@@ -41,6 +43,8 @@ func (c *TrainConfig) validate() error {
 	switch {
 	case c.BatchSize < 1:
 		return fmt.Errorf("%w: batch_size %d; want at least 1", ErrConfig, c.BatchSize)
+	case c.Threads < 1:
+		return fmt.Errorf("%w: threads %d; want at least 1", ErrConfig, c.Threads)
 	case !(c.LearningRate > 0):
 		return fmt.Errorf("%w: learning_rate %g; want more than 0", ErrConfig, c.LearningRate)
 	case !(c.ValueWeight >= 0) || !(c.L2 >= 0):
@@ -78,55 +82,53 @@ type Trainer struct {
 
 	net    *Net
 	cfg    TrainConfig
-	loss   *loss
-	vm     gorgonia.VM
-	out    gorgonia.Value
-	w      gorgonia.Nodes
+	parts  []*part
+	grads  [][]float32 // of the whole batch, one a Param
 	first  [][]float32 // Adam's first moments, or SGD's velocity
 	second [][]float32 // Adam's second moments
 	mean   [][]float32 // moving average of the weights; nil for none
 	steps  int
 }
 
-// NewTrainer builds the graph of the loss and its gradients.
+// NewTrainer builds the graphs of the loss and its gradients.
 func NewTrainer(net *Net, cfg TrainConfig) (*Trainer, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
 	b, c := cfg.BatchSize, &net.cfg
-	t := &Trainer{net: net, cfg: cfg, loss: newLoss(cfg.ValueWeight, c.Bounded), Samples: Samples{
+	t := &Trainer{net: net, cfg: cfg, Samples: Samples{
 		X: make([]float32, b*c.Inputs), Policy: make([]float32, b*c.Actions),
 		Legal: make([]float32, b*c.Actions), Value: make([]float32, b), Weight: make([]float32, b),
 	}}
-	g := gorgonia.NewGraph()
-	y, w, err := net.build(g, input(g, "x", t.X, b, c.Inputs))
-	if err != nil {
-		return nil, err
+	rows := partRows
+	if c.Kind == MLP { // its activations are small
+		rows *= 4
 	}
-	l, err := gorgonia.ApplyOp(t.loss, y, input(g, "policy", t.Policy, b, c.Actions),
-		input(g, "legal", t.Legal, b, c.Actions), input(g, "value", t.Value, b),
-		input(g, "weight", t.Weight, b))
-	if err != nil {
-		return nil, fmt.Errorf("gorgonia: loss: %w", err)
+	for lo := 0; lo < b; lo += rows {
+		p, err := t.newPart(lo, min(b, lo+rows))
+		if err != nil {
+			return nil, err
+		}
+		t.parts = append(t.parts, p)
 	}
-	if _, err := gorgonia.Grad(l, w...); err != nil {
-		return nil, fmt.Errorf("gorgonia: gradients: %w", err)
-	}
-	gorgonia.Read(y, &t.out)
-	t.w, t.vm = w, gorgonia.NewTapeMachine(g, gorgonia.BindDualValues(w...))
 	for _, p := range net.params {
-		t.first = append(t.first, make([]float32, len(p.Data)))
-		t.second = append(t.second, make([]float32, len(p.Data)))
+		n := len(p.Data)
+		t.grads = append(t.grads, make([]float32, n))
+		t.first, t.second = append(t.first, make([]float32, n)), append(t.second, make([]float32, n))
 		if cfg.Average > 0 {
-			t.mean = append(t.mean, make([]float32, len(p.Data)))
+			t.mean = append(t.mean, make([]float32, n))
 		}
 	}
 	return t, nil
 }
 
-// Close frees the machine.
-func (t *Trainer) Close() { _ = t.vm.Close() }
+// Close frees the machines.
+func (t *Trainer) Close() {
+	for _, p := range t.parts {
+		_ = p.vm.Close()
+	}
+}
 
 // SetLearningRate changes the learning rate of the steps to come.
 func (t *Trainer) SetLearningRate(rate float64) { t.cfg.LearningRate = rate }
@@ -143,30 +145,23 @@ func (t *Trainer) Step() (Loss, error) {
 		return l, err
 	}
 	t.steps++
-	grads := make([][]float32, len(t.w))
-	for i := range t.w {
-		if grads[i], err = t.grad(i); err != nil {
-			return l, err
-		}
-	}
-	l.Gradient = t.clip(grads)
-	for i, g := range grads {
+	l.Gradient = t.clip()
+	for i, g := range t.grads {
 		if t.cfg.Momentum > 0 {
 			t.sgd(t.net.params[i].Data, g, t.first[i])
 		} else {
 			t.adam(t.net.params[i].Data, g, t.first[i], t.second[i])
 		}
-		clear(g) // Gorgonia adds to it in the next run
 	}
 	t.average()
 	t.net.version = newVersion()
 	return l, nil
 }
 
-// clip scales a gradient down to the length that is allowed, and returns the length that it had.
-func (t *Trainer) clip(grads [][]float32) float32 {
+// clip scales the gradient down to the length that is allowed, and returns the length that it had.
+func (t *Trainer) clip() float32 {
 	squares := 0.0
-	for _, g := range grads {
+	for _, g := range t.grads {
 		s := float32(0)
 		for _, v := range g {
 			s += v * v
@@ -176,7 +171,7 @@ func (t *Trainer) clip(grads [][]float32) float32 {
 	norm := math.Sqrt(squares)
 	if t.cfg.Clip > 0 && norm > t.cfg.Clip {
 		scale := float32(t.cfg.Clip / norm)
-		for _, g := range grads {
+		for _, g := range t.grads {
 			for i := range g {
 				g[i] *= scale
 			}
@@ -211,32 +206,6 @@ func (t *Trainer) Average() []Param {
 		copy(out[i].Data, t.mean[i])
 	}
 	return out
-}
-
-// gradients runs the graph.
-func (t *Trainer) gradients() (Loss, error) {
-	if sum(t.Weight) <= 0 {
-		return Loss{}, fmt.Errorf("%w: every sample has weight 0", ErrConfig)
-	}
-	defer t.vm.Reset()
-	if err := t.vm.RunAll(); err != nil {
-		return Loss{}, fmt.Errorf("gorgonia: training: %w", err)
-	}
-	in := [][]float32{floats(t.out), t.Policy, t.Legal, t.Value, t.Weight}
-	policy, value := t.loss.parts(in, t.net.cfg.Actions)
-	if policy-policy != 0 || value-value != 0 {
-		return Loss{}, fmt.Errorf("gorgonia: training: loss is %g + %g: the network's numbers overflowed; "+
-			"lower the learning rate", policy, value)
-	}
-	return Loss{Policy: policy, Value: value}, nil
-}
-
-func (t *Trainer) grad(i int) ([]float32, error) {
-	v, err := t.w[i].Grad()
-	if err != nil {
-		return nil, fmt.Errorf("gorgonia: gradient of %s: %w", t.net.params[i].Name, err)
-	}
-	return floats(v), nil
 }
 
 // adam is one step of Adam with L2 in the gradient.

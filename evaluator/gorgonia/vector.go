@@ -10,6 +10,15 @@ func relu(x []float32) {
 	}
 }
 
+// reluGrad writes g where y, the output of relu, is positive, else 0.
+func reluGrad(out, y, g []float32) {
+	y, g = y[:len(out)], g[:len(out)]
+	for i := range out {
+		mask := uint32(int32(-math.Float32bits(y[i])) >> 31) // y is 0 or positive: all bits, or none
+		out[i] = math.Float32frombits(math.Float32bits(g[i]) & mask)
+	}
+}
+
 // addBias is y = x + bias in every row of len(bias) numbers.
 func addBias(y, x, bias []float32) {
 	n := len(bias)
