@@ -14,6 +14,7 @@ import time
 import numpy as np
 
 import azserve
+import eval_rows
 import jax_rows
 import pool_rows
 from measure import Row, in_turns, installed
@@ -288,6 +289,7 @@ def main() -> None:
     groups = {
         "search": search_rows, "table": table_rows, "stochastic": stochastic_rows, "games": games_rows,
         "growth": growth_rows, "threads": threads_rows, **pool_rows.GROUPS, **jax_rows.GROUPS,
+        **eval_rows.GROUPS,
     }
     parser.add_argument("--only", default="", help=f"rows whose group contains this: {', '.join(groups)}")
     args = parser.parse_args()

@@ -3,6 +3,7 @@ package selfplay
 import (
 	"bufio"
 	"bytes"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,46 @@ import (
 const CurveFile = "progress.csv"
 
 const curveHeader = "iteration,games,positions,steps,seconds,policy_loss,value_loss,gradient_norm,learning_rate\n"
+
+// CurvePoint is a line of CurveFile.
+type CurvePoint struct {
+	Iteration, Games, Positions, Steps                         int
+	Seconds, PolicyLoss, ValueLoss, GradientNorm, LearningRate float64
+}
+
+// ReadCurve reads the file of a run's folder.
+func ReadCurve(dir string) ([]CurvePoint, error) {
+	path := filepath.Join(dir, CurveFile)
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCurve, err)
+	}
+	defer f.Close()
+	rows, err := csv.NewReader(f).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrCurve, path, err)
+	}
+	var out []CurvePoint
+	for i, row := range rows {
+		if i == 0 {
+			if strings.Join(row, ",")+"\n" != curveHeader {
+				return nil, fmt.Errorf("%w: %s: want the header %s", ErrCurve, path, curveHeader)
+			}
+			continue
+		}
+		var p CurvePoint
+		_, err := fmt.Sscan(strings.Join(row, " "), &p.Iteration, &p.Games, &p.Positions, &p.Steps, &p.Seconds,
+			&p.PolicyLoss, &p.ValueLoss, &p.GradientNorm, &p.LearningRate)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %s: line %d: %w", ErrCurve, path, i+1, err)
+		}
+		out = append(out, p)
+	}
+	return out, nil
+}
+
+// ErrCurve is the kind of every error about CurveFile.
+var ErrCurve = errors.New("selfplay: bad curve")
 
 // curve writes CurveFile.
 type curve struct{ dir string }

@@ -207,21 +207,21 @@ func (p *Raw) Name() string { return p.name }
 
 // Choose evaluates.
 func (p *Raw) Choose(
-	ctx context.Context, store *statestore.Store, states []int32, _ []uint64, out []int32,
+	ctx context.Context, store *statestore.Store, states []int32, seeds []uint64, out []int32,
 ) error {
 	n, spec := len(states), store.Env().Spec()
-	in := evaluator.Batch{N: n, Spec: spec, Obs: envs.NewArrays(spec.Obs, n), Legal: make([]bool, n*spec.NumActions)}
-	if err := store.Read(states, statestore.View{Obs: in.Obs, Mask: in.Legal}); err != nil {
+	legal := make([]bool, n*spec.NumActions)
+	if err := store.Read(states, statestore.View{Mask: legal}); err != nil {
 		return err
 	}
 	o := evaluator.Output{Logits: make([]float32, n*spec.NumActions), Value: make([]float32, n)}
-	if err := p.ev.Evaluate(ctx, &in, &o); err != nil {
+	if _, err := search.Evaluate(ctx, store, states, seeds, p.ev, &o); err != nil {
 		return err
 	}
 	for i := range states {
 		best := int32(-1)
 		for a := i * spec.NumActions; a < (i+1)*spec.NumActions; a++ {
-			if in.Legal[a] && (best < 0 || o.Logits[a] > o.Logits[best]) {
+			if legal[a] && (best < 0 || o.Logits[a] > o.Logits[best]) {
 				best = int32(a)
 			}
 		}

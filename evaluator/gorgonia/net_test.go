@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator/evaluatortest"
@@ -419,6 +421,58 @@ func BenchmarkTrain(b *testing.B) {
 				_, _ = tr.Step()
 			}
 			b.ReportMetric(float64(256*b.N)/b.Elapsed().Seconds(), "samples/s")
+		})
+	}
+}
+
+// BenchmarkShare compares the operations a second of whole networks, forward and with their gradients, with those
+// of a plain product in the same run: what DESIGN's "share of SGEMM's rate" is.
+func BenchmarkShare(b *testing.B) {
+	env := connectFour(b, 6, 7)
+	const n, rows = 512, 256
+	x, y, z := make([]float32, n*n), make([]float32, n*n), make([]float32, n*n)
+	product := func() float64 { // GFLOP/s, the best of some
+		best := 0.0
+		for range 10 {
+			began := time.Now()
+			gemm(false, false, n, n, n, x, n, y, n, 0, z, n)
+			best = max(best, 2*n*n*n/time.Since(began).Seconds()/1e9)
+		}
+		return best
+	}
+	for _, size := range [][2]int{{3, 32}, {4, 64}} {
+		net := newResNet(b, env, size[0], size[1])
+		flops := 0.0 // of a position, forward
+		for _, l := range net.cfg.layers() {
+			cells := 42
+			if strings.Contains(l.name, "linear") {
+				cells = 1
+			}
+			flops += 2 * float64(l.in*l.out*cells)
+		}
+		report := func(b *testing.B, each float64) {
+			b.ReportMetric(each*rows*float64(b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
+			b.ReportMetric(product(), "SGEMM")
+		}
+		name := fmt.Sprintf("%dx%d", size[0], size[1])
+		b.Run(name+"/forward", func(b *testing.B) {
+			obs := envs.NewArrays(env.Spec().Obs, rows)
+			logits, values := make([]float32, 7*rows), make([]float32, rows)
+			for b.Loop() {
+				_ = net.Evaluate(context.Background(), obs, rows, logits, values)
+			}
+			report(b, flops)
+		})
+		b.Run(name+"/forward_and_backward", func(b *testing.B) {
+			tr, err := NewTrainer(net, TrainConfig{BatchSize: rows})
+			require.NoError(b, err)
+			defer tr.Close()
+			fill(&tr.Samples, rows, net.cfg.Actions, 1)
+			for b.Loop() {
+				_, _ = tr.Step()
+			}
+			first := net.cfg.layers()[0] // its input has no gradient
+			report(b, 3*flops-2*float64(first.in*first.out*42))
 		})
 	}
 }

@@ -16,7 +16,11 @@ import (
 //export azs_cache_open
 func azs_cache_open(a *C.azs_cache) C.int32_t {
 	return call(&a.status, func() error {
-		c, err := evaluator.NewCache(int(a.positions), int(a.num_actions))
+		size, build := int(a.positions), evaluator.NewCache
+		if a.max_bytes != 0 {
+			size, build = int(a.max_bytes), evaluator.NewCacheBytes
+		}
+		c, err := build(size, int(a.num_actions))
 		if err != nil {
 			return fmt.Errorf("%w: %w", errInvalid, err)
 		}

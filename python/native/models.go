@@ -1,12 +1,20 @@
 package native
 
+/*
+#include <stdint.h>
+#include "../src/azserve/azserve.h"
+*/
+import "C"
+
 import (
+	"context"
 	"fmt"
 	"sync"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/evaluator/named"
+	"github.com/azserve/azserve/search"
 )
 
 // models keeps the evaluators that a pool's searches named, so that a network is read once.
@@ -40,4 +48,22 @@ func (m *models) close() {
 	for _, free := range m.free {
 		free()
 	}
+}
+
+//export azs_evaluate
+func azs_evaluate(a *C.azs_evaluation) C.int32_t {
+	return callOn(&a.status, a.pool, "pool", func(p *nativePool) error {
+		ev, err := p.models.evaluator(string(text(a.name, a.name_len)), p.Env())
+		if err != nil {
+			return err
+		}
+		n := int(a.n)
+		out := evaluator.Output{
+			Logits: slice[float32](a.logits, n*p.Env().Spec().NumActions), Value: slice[float32](a.value, n),
+		}
+		seeds := search.Seeds(uint64(a.seed), n)
+		version, err := search.Evaluate(context.Background(), p.Store(), slice[int32](a.states, n), seeds, ev, &out)
+		a.version = C.uint64_t(version)
+		return err
+	})
 }

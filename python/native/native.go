@@ -31,7 +31,7 @@ import (
 )
 
 // abiVersion changes with every change of azserve.h; Python refuses another one.
-const abiVersion = 4
+const abiVersion = 5
 
 //export azs_abi_version
 func azs_abi_version() C.int32_t { return abiVersion }

@@ -106,7 +106,7 @@ func azs_search_run(a *C.azs_search, r *C.azs_result) C.int32_t {
 		ctx, stop := watch((*int32)(unsafe.Pointer(a.cancel)))
 		defer stop()
 		err = search.Run(ctx, p.Store(), p.Workers(), roots, ev, j.Config, out)
-		putStats(r, &out.Stats)
+		putStats(r, out)
 		return err
 	})
 }
@@ -150,11 +150,13 @@ func resultOf(r *C.azs_result, n, actions int) *search.Result {
 	}
 }
 
-func putStats(r *C.azs_result, s *search.Stats) {
+func putStats(r *C.azs_result, out *search.Result) {
+	s := &out.Stats
 	r.simulations, r.evaluations = C.int64_t(s.Simulations), C.int64_t(s.Evaluations)
 	r.batches, r.max_depth = C.int64_t(s.Batches), C.int64_t(s.MaxDepth)
 	r.room, r.cache_hits = C.int64_t(s.Room), C.int64_t(s.CacheHits)
 	r.pruned, r.proven_rows = C.int64_t(s.Pruned), C.int64_t(s.Proven)
+	r.version = C.uint64_t(out.Version)
 }
 
 //export azs_search_open

@@ -39,7 +39,7 @@ from ._errors import (
 from ._native import load_library
 from ._pool import Pool, make
 from ._result import SearchResult, Tree
-from ._search import Leaves, Search, search
+from ._search import Evaluation, Leaves, Search, evaluate, search
 from ._spec import ArraySpec, Factorization, Spec, list_envs, spec
 
 __version__ = "0.1.0"
@@ -56,6 +56,7 @@ __all__ = [
     "EnvIdError",
     "EnvironmentPanicError",
     "EpisodeEndedError",
+    "Evaluation",
     "EvaluatorError",
     "Factorization",
     "ForeignStateError",
@@ -77,6 +78,7 @@ __all__ = [
     "UnknownEnvError",
     "UnsupportedError",
     "__version__",
+    "evaluate",
     "list_envs",
     "load_library",
     "make",

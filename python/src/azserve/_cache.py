@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 
-from . import _native
+from . import _errors, _native
 from ._native import lib
 from ._pool import Pool
 
@@ -19,11 +19,16 @@ class Cache:
     Args:
         pool: A pool of the environment.
         positions: How many to remember, at least; each takes 16 + 4 * num_actions bytes, at once.
+        max_bytes: Instead of ``positions``: take at most so many bytes.
     """
 
-    def __init__(self, pool: Pool, positions: int = 1 << 20) -> None:
+    def __init__(self, pool: Pool, positions: int = 1 << 20, *, max_bytes: int | None = None) -> None:
         block = _native.Block("azs_cache *")
         block.c.positions, block.c.num_actions = positions, pool.spec.num_actions
+        if max_bytes is not None:
+            if max_bytes <= 0:
+                raise _errors.InvalidArgumentError(f"max_bytes={max_bytes}; want more than 0")
+            block.c.max_bytes = max_bytes
         _native.call(lib.azs_cache_open, block)
         self._handle = int(block.c.cache)
         self._finalizer = weakref.finalize(self, _close, self._handle)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import sysconfig
 import threading
 from importlib import resources
 from typing import Any
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from . import _errors
 
-_ABI = 4
+_ABI = 5
 _MESSAGE_BYTES = 2048
 
 if sys.byteorder != "little":
@@ -56,7 +57,12 @@ class _Library:
 
 
 def _open(path: str) -> dict[str, Any]:
-    """Return the functions of a library by name."""
+    """Return the functions of a library by name.
+
+    It looks for OpenBLAS and ONNX Runtime in the packages of this Python.
+    """
+    folders = dict.fromkeys(sysconfig.get_path(name) for name in ("purelib", "platlib"))
+    os.environ.setdefault("AZSERVE_SITE_PACKAGES", os.pathsep.join(folders))
     try:
         native = ffi.dlopen(path)
         version = native.azs_abi_version()

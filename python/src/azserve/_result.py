@@ -52,6 +52,7 @@ class SearchResult:
         stats: Counts: ``simulations``; ``evaluations``, states sent to the evaluator, in ``batches`` that had
             ``room`` for so many (their quotient is how full they were); ``cache_hits``; ``max_depth``;
             ``pruned`` nodes (``max_nodes``); ``proven_rows``.
+        version: Of the weights of a named evaluator, see ``Evaluation``.
     """
 
     action: NDArray[np.int32]
@@ -62,6 +63,7 @@ class SearchResult:
     raw_value: NDArray[np.float32]
     proven: NDArray[np.bool_]
     stats: dict[str, int]
+    version: int = 0
     _tree: Tree | None = None
 
     def tree(self) -> Tree:
@@ -77,11 +79,11 @@ def join(parts: list[SearchResult]) -> SearchResult:
     def rows(name: str) -> NDArray[np.generic]:
         return np.concatenate([getattr(p, name) for p in parts])
 
-    arrays = {f.name: rows(f.name) for f in fields(SearchResult) if f.name not in ("stats", "_tree")}
+    arrays = {f.name: rows(f.name) for f in fields(SearchResult) if f.name not in ("stats", "version", "_tree")}
     stats = {k: sum(p.stats[k] for p in parts) for k in parts[0].stats}
     stats["max_depth"] = max(p.stats["max_depth"] for p in parts)
     trees = [p._tree for p in parts if p._tree is not None]
     tree = None
     if trees:
         tree = Tree(**{f.name: np.concatenate([getattr(t, f.name) for t in trees]) for f in fields(Tree)})
-    return SearchResult(**arrays, stats=stats, _tree=tree)  # type: ignore[arg-type]
+    return SearchResult(**arrays, stats=stats, version=parts[0].version, _tree=tree)  # type: ignore[arg-type]

@@ -66,8 +66,10 @@ def search(
         pool: The pool that the states are of.
         state_id: The roots [B].
         evaluator: A function of ``(obs, action_mask)`` that returns prior logits [n, A] and values [n]
-            from the view of the player to move; or ``"uniform"``, ``"rollout"``, ``"table"``,
-            ``"gorgonia:PATH"``, which run without Python.
+            from the view of the player to move; or a name, which runs without Python: ``"uniform"``,
+            ``"rollout"``, ``"table"``, ``"gorgonia:FOLDER"`` (of ``azserve train``), ``"onnx:FILE"``. A model's
+            name may end in ``?symmetry=random`` or ``?symmetry=average`` (use the board's symmetries), an ONNX
+            model's in ``?threads=N``.
         num_simulations: Simulations a root: one number, or one a row [B].
         policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"``, ``"stochastic"`` (where there is chance) or
             ``"uct"``.
@@ -105,6 +107,51 @@ def search(
         while (leaves := s.select()) is not None:
             s.expand(*evaluator(leaves.obs, leaves.action_mask))
         return s.result()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluator says of states.
+
+    Attributes:
+        prior_logits: float32 [n, A]; those of illegal actions don't matter.
+        value: float32 [n], from the view of the player to move.
+        version: Of the weights: it changes when they do. For an ONNX file it is made of the file's contents. 0
+            where there are no weights.
+    """
+
+    prior_logits: NDArray[np.float32]
+    value: NDArray[np.float32]
+    version: int
+
+
+def evaluate(pool: Pool, state_id: ArrayLike, evaluator: str, *, seed: int = 0) -> Evaluation:
+    """Ask a named evaluator about states, without a search.
+
+    Args:
+        pool: The pool that the states are of. It keeps the evaluator, so that a model is read once.
+        state_id: The states [n].
+        evaluator: Its name, as in ``search``.
+        seed: Of evaluators that draw random numbers (``"rollout"``).
+
+    Raises:
+        EvaluatorError: It answered with NaN or out of range; names the row.
+        InvalidArgumentError: There is no such evaluator, or it doesn't fit the environment.
+    """
+    states = _arrays.int32("state_id", state_id)
+    n = len(states)
+    logits, value = np.zeros((n, pool.spec.num_actions), np.float32), np.zeros(n, np.float32)
+    name = evaluator.encode()
+    block = _native.Block("azs_evaluation *")
+    c = block.c
+    c.pool, c.n, c.name_len, c.seed = pool._handle, n, len(name), seed % 2**64
+    buffers = {"name": ("char[]", name), "states": ("int32_t[]", states), "logits": ("float[]", logits)}
+    buffers["value"] = ("float[]", value)
+    kept = {field: ffi.from_buffer(kind, memory) for field, (kind, memory) in buffers.items()}
+    for field, pointer in kept.items():
+        setattr(c, field, pointer)
+    _native.call(lib.azs_evaluate, block)
+    return Evaluation(logits, value, int(c.version))
 
 
 # What has one entry a row.
@@ -307,6 +354,7 @@ class _Answer:
             self.raw,
             self.proven,
             stats,
+            int(b.version),
             tree,
         )
 

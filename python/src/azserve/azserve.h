@@ -161,13 +161,29 @@ typedef struct {
 	uint8_t *proven; /* the value is certain (solve) */
 	int64_t simulations, evaluations, batches, max_depth; /* out, as the next */
 	int64_t room, cache_hits, pruned, proven_rows;
+	uint64_t version; /* of the weights that evaluated, 0 where there are none */
 } azs_result;
+
+/* What a named evaluator says of states. */
+typedef struct {
+	azs_status status;
+	uint64_t pool;
+	const char *name;
+	int64_t name_len;
+	int64_t n;
+	const int32_t *states; /* [n] */
+	uint64_t seed;         /* of evaluators that draw random numbers */
+	float *logits;         /* [n, num_actions] */
+	float *value;          /* [n] */
+	uint64_t version;      /* out: of the weights, 0 where there are none */
+} azs_evaluation;
 
 /* A cache of evaluations. */
 typedef struct {
 	azs_status status;
 	uint64_t cache; /* out of open */
 	int64_t positions, num_actions;
+	int64_t max_bytes; /* instead of positions; 0: not given */
 } azs_cache;
 
 /* A row's tree, with mctx's names; N and A as open said. */
@@ -229,6 +245,7 @@ int32_t azs_search_result(azs_result *a);
 int32_t azs_search_tree(azs_tree *a);
 int32_t azs_search_close(azs_text *a);
 int32_t azs_seeds(azs_text *a); /* the seeds of n rows from one number */
+int32_t azs_evaluate(azs_evaluation *a);
 int32_t azs_cache_open(azs_cache *a);
 int32_t azs_cache_forget(azs_cache *a);
 int32_t azs_cache_close(azs_cache *a);
