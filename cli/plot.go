@@ -57,11 +57,11 @@ const (
 func lossSVG(points []selfplay.CurvePoint) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+
-		"\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", panelWidth+panelLeft+20, 2*(panelHeight+panelTop)+30)
+		"\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", panelWidth+panelLeft+20, 2*(panelHeight+panelTop)+44)
 	panel(&b, points, 0, "policy: cross-entropy (nats)", func(p *selfplay.CurvePoint) float64 { return p.PolicyLoss })
 	panel(&b, points, 1, "value: squared error", func(p *selfplay.CurvePoint) float64 { return p.ValueLoss })
 	fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">positions, thousands</text>\n</svg>\n",
-		panelLeft+panelWidth/2, 2*(panelHeight+panelTop)+22)
+		panelLeft+panelWidth/2, 2*(panelHeight+panelTop)+34)
 	return b.Bytes()
 }
 

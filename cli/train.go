@@ -22,7 +22,7 @@ type trainFlags struct {
 	envFlags
 	out, resume, policy string
 	cfg                 selfplay.Config
-	valueMix            float64
+	valueMix, lambda    float64
 }
 
 func newTrain() *cobra.Command {
@@ -52,7 +52,9 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 	fl.IntVar(&c.GamesPerIteration, "games-per-iteration", 0, "games between two updates of the weights that play")
 	fl.Float64Var(&c.OpeningFraction, "opening-fraction", 0, "share of games that begin with random moves, 0 to 1")
 	fl.IntVar(&c.OpeningPlies, "opening-plies", 0, "random moves at the start: up to this many")
-	fl.IntVar(&c.TemperaturePlies, "temperature-plies", 0, "moves drawn by visits (alphazero, muzero)")
+	fl.IntVar(&c.TemperaturePlies, "temperature-plies", 0, "moves drawn by visits, or with Gumbel noise; later ones are the best")
+	fl.Float64Var(&f.lambda, "lambda", 0,
+		"of the returns to learn: 1 is what came of the game, less trusts the searches on the way more")
 	fl.Float64Var(&f.valueMix, "value-mix", 0, "share of the search's value in the value to learn, 0 to 1")
 	fl.IntVar(&c.MaxPlies, "max-plies", 0, "moves after which a game is cut off; 0: never")
 	fl.IntVar(&c.FastSimulations, "fast-simulations", 0,
@@ -88,6 +90,7 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 // override copies the settings that were given as flags onto a configuration.
 func (f *trainFlags) override(flags *pflag.FlagSet, to *selfplay.Config) error {
 	f.cfg.Policy, f.cfg.ValueMix, f.cfg.Threads = tree.Policy(f.policy), float32(f.valueMix), f.threads
+	f.cfg.Lambda = float32(f.lambda)
 	given, err := json.Marshal(f.cfg)
 	if err != nil {
 		return err

@@ -152,3 +152,28 @@ func TestCacheErrors(t *testing.T) {
 	err = search.Run(context.Background(), r.store, nil, roots, hashed, cfg, search.NewResult(1, 7))
 	require.ErrorContains(t, err, "a cache for 8 actions; want 7")
 }
+
+// A cache that knows some of the roots, and some of the leaves, changes no result, whatever it knows.
+func TestCacheThatKnowsSome(t *testing.T) {
+	r := connectFour(t, hashed)
+	states := positions(r, 20)
+	for _, leaves := range []int{1, 3} {
+		cfg := r.plain(tree.Gumbel, 24)
+		cfg.Solve, cfg.LeavesPerStep = true, leaves
+		search1 := func(cache *evaluator.Cache, states []int32, seed uint64) *search.Result {
+			cfg.Cache = cache
+			out := search.NewResult(len(states), 7)
+			roots := &search.Roots{States: states, Seeds: search.Seeds(seed, len(states))}
+			require.NoError(t, search.Run(context.Background(), r.store, nil, roots, hashed, cfg, out))
+			out.Stats = search.Stats{}
+			return out
+		}
+		want := search1(nil, states, 1)
+		for known := range len(states) {
+			cache, err := evaluator.NewCache(1<<12, 7)
+			require.NoError(t, err)
+			search1(cache, states[known/2:known], 2)
+			require.Equal(t, want, search1(cache, states, 1), "the cache knows roots %d to %d", known/2, known)
+		}
+	}
+}

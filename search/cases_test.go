@@ -460,3 +460,54 @@ func TestEverythingMasked(t *testing.T) {
 		require.Zero(t, out.Weights[0]+out.Weights[4], p)
 	}
 }
+
+// B35: a row that the evaluator answers badly ends its search alone, by an error that names evaluator and row; the
+// others are as if nothing had been, no tree has a NaN, and the same root can be searched again.
+func TestB35BadRow(t *testing.T) {
+	r := connectFour(t, hashed)
+	states := positions(r, 4)
+	spec := r.store.Env().Spec()
+	run := func(ev evaluator.Evaluator) (*search.Result, error) {
+		out := search.NewResult(4, 7)
+		roots := &search.Roots{States: states, Seeds: search.Seeds(1, 4)}
+		return out, search.Run(context.Background(), r.store, nil, roots, ev, r.plain(tree.Gumbel, 32), out)
+	}
+	clean, err := run(evaluator.NewChecked("net", hashed, spec))
+	require.NoError(t, err)
+	for problem, spoil := range map[string]func(out *evaluator.Output){
+		"logit of action 3 is NaN": func(out *evaluator.Output) { out.Logits[2*7+3] = float32(math.NaN()) },
+		"value is +Inf":            func(out *evaluator.Output) { out.Value[2] = float32(math.Inf(1)) },
+		"value is 7; want -1 to 1": func(out *evaluator.Output) { out.Value[2] = 7 },
+		"the logits of all legal actions are -Inf": func(out *evaluator.Output) {
+			for a := range 7 {
+				out.Logits[2*7+a] = float32(math.Inf(-1))
+			}
+		},
+	} {
+		calls := 0
+		out, err := run(evaluator.NewChecked("net", evaluator.Func(
+			func(ctx context.Context, in *evaluator.Batch, out *evaluator.Output) error {
+				err := hashed(ctx, in, out)
+				if calls++; calls == 1 {
+					spoil(out)
+				}
+				return err
+			}), spec))
+		require.ErrorIs(t, err, search.ErrEvaluator)
+		var answer *evaluator.AnswerError
+		require.ErrorAs(t, err, &answer)
+		require.Equal(t, &evaluator.AnswerError{Evaluator: "net", Row: 2, Problem: answer.Problem}, answer)
+		require.Contains(t, answer.Problem, problem)
+		require.ErrorContains(t, err, "row 2: evaluator net")
+		for _, row := range []int{0, 1, 3} {
+			require.Equal(t, clean.Visits[7*row:7*row+7], out.Visits[7*row:7*row+7])
+			require.Equal(t, clean.Value[row], out.Value[row])
+		}
+		for _, v := range append(out.Value, out.Weights...) {
+			require.False(t, math.IsNaN(float64(v)))
+		}
+		again, err := run(evaluator.NewChecked("net", hashed, spec))
+		require.NoError(t, err)
+		require.Equal(t, clean, again)
+	}
+}

@@ -29,29 +29,30 @@ func (c *chance) reserve(n, outcomes int) {
 }
 
 // stepChance steps the simulator to the leaves where there is chance: to afterstates by actions, and from
-// afterstates by outcomes. Where chance nodes are passed, a leaf that is one becomes its outcome.
-func (s *Search) stepChance() {
+// afterstates by outcomes. Where chance nodes are passed, a leaf that is one becomes its outcome. It is about the
+// leaves from number first on.
+func (s *Search) stepChance(first int) {
 	l, a := &s.leaves, s.block.Arena
 	c := &l.chance
-	s.gather(true)
+	s.gather(first, true)
 	a.Decide(c.parent, c.slot, c.moves, c.out)
 	s.scatter()
-	a.Chances(c.slot, c.chances)
-	s.spreadChances()
+	a.Chances(c.slot, c.chances[first*c.outcomes:])
+	s.spreadChances(first)
 	if s.cfg.Passes() {
 		s.passChance()
 	}
-	s.gather(false)
+	s.gather(first, false)
 	a.Happen(c.parent, c.slot, c.moves, c.out)
 	s.scatter()
 }
 
 // gather collects the leaves that are chance nodes, or those that aren't.
-func (s *Search) gather(isChance bool) {
+func (s *Search) gather(first int, isChance bool) {
 	l, c := &s.leaves, &s.leaves.chance
 	c.which, c.parent, c.slot, c.moves = c.which[:0], c.parent[:0], c.slot[:0], c.moves[:0]
-	for i, leaf := range l.leaf[l.roots:] {
-		if leaf.Chance != isChance {
+	for i := first; i < len(l.parent); i++ {
+		if l.leaf[l.roots+i].Chance != isChance {
 			continue
 		}
 		c.which = append(c.which, int32(i))
@@ -68,12 +69,12 @@ func (s *Search) scatter() {
 	}
 }
 
-// spreadChances moves the chances of the collected leaves to the leaves' places, from the last to the
-// first, since they move to higher places.
-func (s *Search) spreadChances() {
+// spreadChances moves the chances of the collected leaves, from place first on, to the leaves' places, from the
+// last to the first, since they move to higher places.
+func (s *Search) spreadChances(first int) {
 	c := &s.leaves.chance
 	for k, to := range slices.Backward(c.which) {
-		copy(rowPart(c.chances, int(to), c.outcomes), rowPart(c.chances, k, c.outcomes))
+		copy(rowPart(c.chances, int(to), c.outcomes), rowPart(c.chances, first+k, c.outcomes))
 	}
 }
 

@@ -127,6 +127,10 @@ type Noise struct {
 	ActionGumbel []float32 // [B, A] for the action that is drawn at the end
 }
 
+func (n *Noise) given() bool {
+	return n.Dirichlet != nil || n.RootGumbel != nil || n.ActionGumbel != nil
+}
+
 // Seeds returns the seeds of n rows from one number: row i draws from the stream (seed, i), so that
 // equal roots differ.
 func Seeds(seed uint64, n int) []uint64 {

@@ -27,37 +27,72 @@ func (s *Search) asked() []int32 {
 	return s.leaves.found.ask
 }
 
-// allFound looks the step's states up in the cache, and returns true if there is nothing left to ask.
-// States that are equal are asked about once.
-func (s *Search) allFound() bool {
-	l, cache := &s.leaves, s.cfg.Cache
-	f := &l.found
+func (f *found) clear() {
 	f.ask, f.place, f.slots = f.ask[:0], f.place[:0], f.slots[:0]
 	clear(f.asked)
-	f.version = cache.Under(s.model)
-	for _, at := range l.order {
-		key := l.keys[at]
-		row, twice := f.asked[key]
-		hit := len(f.slots)
-		if !twice {
-			value, known := cache.Get(key, f.version, rowPart(f.logits, hit, s.actions))
-			if !known {
-				f.asked[key] = int32(len(f.ask))
-				f.place = append(f.place, int32(len(f.ask)))
-				f.ask = append(f.ask, at)
-				continue
-			}
-			f.values[hit] = value
-			f.slots = append(f.slots, l.slot[at])
-			row = int32(-1 - hit)
-		}
-		s.stats.CacheHits++
-		f.place = append(f.place, row)
+}
+
+// find looks the entries of the step's order that are new up in the cache. States that are equal are asked about
+// once. Where rows refill, those that the cache has get their answer at once; else they wait for the others,
+// unless there are none.
+func (s *Search) find() {
+	l, f := &s.leaves, &s.leaves.found
+	first := len(f.place)
+	if first == 0 {
+		f.version = s.cfg.Cache.Under(s.model)
+	}
+	hits := len(f.slots)
+	for _, at := range l.order[first:] {
+		f.place = append(f.place, s.findOne(at))
 	}
 	if l.batch.Legal != nil {
-		s.block.Arena.Mask(f.slots, f.legal)
+		s.block.Arena.Mask(f.slots[hits:], f.legal[hits*s.actions:])
 	}
-	return len(l.order) > 0 && len(f.ask) == 0
+	if s.refills {
+		s.takeHits(first)
+	} else if len(f.ask) == 0 {
+		s.applyAll(nil, nil, nil)
+		l.order = l.order[:0]
+		f.clear()
+	}
+}
+
+// findOne returns the place of an entry's answer.
+func (s *Search) findOne(at int32) int32 {
+	l, f := &s.leaves, &s.leaves.found
+	key := l.keys[at]
+	if row, twice := f.asked[key]; twice {
+		s.stats.CacheHits++
+		return row
+	}
+	hit := len(f.slots)
+	value, known := s.cfg.Cache.Get(key, f.version, rowPart(f.logits, hit, s.actions))
+	if !known {
+		row := int32(len(f.ask))
+		f.asked[key] = row
+		f.ask = append(f.ask, at)
+		return row
+	}
+	s.stats.CacheHits++
+	f.values[hit] = value
+	f.slots = append(f.slots, l.slot[at])
+	return int32(-1 - hit)
+}
+
+// takeHits gives the entries that the cache has their answers, and forgets them.
+func (s *Search) takeHits(first int) {
+	l, f := &s.leaves, &s.leaves.found
+	kept := first
+	for i := first; i < len(l.order); i++ {
+		if f.place[i] < 0 {
+			s.applyEntry(i, nil, nil, nil)
+			l.again = append(l.again, l.row[l.order[i]])
+			continue
+		}
+		l.order[kept], f.place[kept] = l.order[i], f.place[i]
+		kept++
+	}
+	l.order, f.place, f.slots = l.order[:kept], f.place[:kept], f.slots[:0]
 }
 
 // remember stores the evaluator's answers that are numbers.

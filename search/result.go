@@ -36,23 +36,28 @@ func (s *Search) Result(out *Result) error {
 
 // result writes the answers to rows row0 and up.
 func (s *Search) result(out *Result, row0 int) {
-	for row, t := range s.trees {
-		at := row0 + row
-		o := tree.Output{
-			Visits: rowPart(out.Visits, at, s.actions), QValues: rowPart(out.QValues, at, s.actions),
-			Weights: rowPart(out.Weights, at, s.actions),
-		}
-		if t.Started() {
-			t.Output(&o, &tree.Draw{
-				Temperature: s.cfg.Temperature, Gumbel: s.actionGumbel(int32(row)),
-				VisitOffset: s.cfg.VisitOffset, ValueCutoff: s.cfg.ValueCutoff,
-			})
-		}
-		put(out.Action, at, o.Action)
-		put(out.Value, at, o.Value)
-		put(out.Raw, at, t.RawValue())
-		put(out.Proven, at, t.Proven())
+	for row := range s.trees {
+		s.rowResult(row, out, row0+row)
 	}
+}
+
+// rowResult writes the answer of a row to row at.
+func (s *Search) rowResult(row int, out *Result, at int) {
+	t := s.trees[row]
+	o := tree.Output{
+		Visits: rowPart(out.Visits, at, s.actions), QValues: rowPart(out.QValues, at, s.actions),
+		Weights: rowPart(out.Weights, at, s.actions),
+	}
+	if t.Started() {
+		t.Output(&o, &tree.Draw{
+			Temperature: s.cfg.Temperature, Gumbel: s.actionGumbel(int32(row)),
+			VisitOffset: s.cfg.VisitOffset, ValueCutoff: s.cfg.ValueCutoff,
+		})
+	}
+	put(out.Action, at, o.Action)
+	put(out.Value, at, o.Value)
+	put(out.Raw, at, t.RawValue())
+	put(out.Proven, at, t.Proven())
 }
 
 // actionGumbel returns the noise that draws a row's action, nil where none is drawn. MuZero and

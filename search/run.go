@@ -159,17 +159,7 @@ func (s *Search) Run(ctx context.Context, ev evaluator.Evaluator) error {
 // run is the loop: select, evaluate, expand.
 func (s *Search) run(ctx context.Context, ev evaluator.Evaluator) error {
 	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		batch, err := s.Select()
-		if err != nil || batch.N == 0 {
-			return err
-		}
-		if err := evaluate(ctx, ev, batch, &s.leaves.out); err != nil {
-			return err
-		}
-		if err := s.expandOutput(); err != nil {
+		if more, err := s.Round(ctx, ev); err != nil || !more {
 			return err
 		}
 	}

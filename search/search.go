@@ -58,12 +58,19 @@ type Search struct {
 	stats  Stats
 	model  uint64 // version of the evaluator's weights, 0 if it has none
 
-	leaves  leaves
-	mask    []bool // memory of openRoots
-	waits   bool   // a root waits for its evaluation
-	ended   bool   // a row may be done
-	waiting bool   // Select was called, Expand wasn't
-	closed  bool
+	// refills says that a row whose leaf needs no evaluation (the game ended there, it is proven, the cache has
+	// it) goes on with its next simulation at once, so that it has a state in the batch like the others. That
+	// changes no result, since rows don't depend on each other. With several leaves a row and step it must
+	// wait for the others of its own.
+	refills bool
+
+	leaves   leaves
+	mask     []bool // memory of openRoots
+	waits    bool   // a root waits for its evaluation
+	ended    bool   // a row may be done
+	waiting  bool   // Select was called, Expand wasn't
+	ownRoots bool   // roots are a copy (Replace)
+	closed   bool
 }
 
 // leaves is the memory of a step. The roots that wait for an evaluation come first, then the leaves,
@@ -82,6 +89,7 @@ type leaves struct {
 	chance   chance   // only where there is chance
 	discount []float32
 	order    []int32 // which of all are to be evaluated
+	again    []int32 // rows that need no evaluation in this step yet (Search.refills)
 	batch    evaluator.Batch
 	out      evaluator.Output
 	eval     tree.Evaluation // of one leaf at a time
@@ -168,7 +176,8 @@ func begin(
 		s.trees[i] = trees.Get().(*tree.Tree)
 	}
 	s.all = s.trees
-	s.leaves.reserve(n*cfg.LeavesPerStep, s.env, needs, cfg.Cache != nil)
+	s.refills = cfg.LeavesPerStep == 1 && !needs.Instant
+	s.leaves.reserve(n*cfg.LeavesPerStep, s.refills, s.env, needs, cfg.Cache != nil)
 	if err := s.start(roots); err != nil {
 		s.Close()
 		return nil, err
@@ -178,7 +187,7 @@ func begin(
 
 // start begins the search of other roots, not more than at first, in the same memory.
 func (s *Search) start(roots *Roots) error {
-	s.roots, s.waiting, s.round, s.stats = roots, false, 0, Stats{}
+	s.roots, s.ownRoots, s.waiting, s.round, s.stats = roots, false, false, 0, Stats{}
 	s.waits, s.ended = false, false
 	s.trees = s.all[:len(roots.States)]
 	s.active = s.active[:0]
@@ -223,13 +232,21 @@ func fit[T any](x []T, n int) []T {
 	return x[:n]
 }
 
-// reserve makes room for n leaves.
-func (l *leaves) reserve(n int, env *envs.Env, needs evaluator.Needs, cache bool) {
+// refillRoom is how many leaves a step has room for where rows refill, in batches.
+const refillRoom = 4
+
+// reserve makes room for batches of n leaves.
+func (l *leaves) reserve(n int, refills bool, env *envs.Env, needs evaluator.Needs, cache bool) {
 	spec := env.Spec()
-	l.row, l.leaf = make([]int32, 0, n), make([]tree.Leaf, 0, n)
-	l.parent, l.slot, l.action = make([]int32, 0, n), make([]int32, 0, n), make([]int32, 0, n)
-	l.outcome, l.turn, l.discount = make([]envs.Outcome, n), make([]int32, n), make([]float32, n)
-	l.order, l.keys = make([]int32, 0, n), make([]uint64, n)
+	room := n
+	if refills {
+		room *= refillRoom
+		l.again = make([]int32, 0, n)
+	}
+	l.row, l.leaf = make([]int32, 0, room), make([]tree.Leaf, 0, room)
+	l.parent, l.slot, l.action = make([]int32, 0, room), make([]int32, 0, room), make([]int32, 0, room)
+	l.outcome, l.turn, l.discount = make([]envs.Outcome, room), make([]int32, room), make([]float32, room)
+	l.order, l.keys = make([]int32, 0, n), make([]uint64, room)
 	l.batch = evaluator.Batch{Spec: spec, Slots: make([]int32, n)}
 	if needs.Obs {
 		l.batch.Obs = envs.NewArrays(spec.Obs, n)
@@ -241,7 +258,7 @@ func (l *leaves) reserve(n int, env *envs.Env, needs evaluator.Needs, cache bool
 		l.found.reserve(n, spec.NumActions)
 	}
 	if spec.NumOutcomes > 0 {
-		l.chance.reserve(n, spec.NumOutcomes)
+		l.chance.reserve(room, spec.NumOutcomes)
 		l.batch.Chance = make([]bool, n)
 	}
 	if needs.States {

@@ -361,3 +361,41 @@ func BenchmarkTable(b *testing.B) {
 		}
 	}
 }
+
+// Rows whose leaves need no evaluation go on at once, so that batches are full while all rows search; the answers
+// are those of each row alone, and the batches fewer than the simulations.
+func TestBatchesAreFull(t *testing.T) {
+	r := connectFour(t, hashed)
+	states := make([]int32, 64)
+	for i := range states { // games of 22 moves, as far as they go
+		moves, rnd := make([]int32, 22), rng.New(uint64(i))
+		for j := range moves {
+			moves[j] = int32(rnd.IntN(7))
+		}
+		states[i] = r.playLegal(moves)
+	}
+	cfg := r.plain(tree.Gumbel, 64)
+	var err error
+	cfg.Cache, err = evaluator.NewCache(1<<14, 7)
+	require.NoError(t, err)
+	sizes := []int{}
+	counting := evaluator.Func(func(ctx context.Context, in *evaluator.Batch, out *evaluator.Output) error {
+		sizes = append(sizes, in.N)
+		return hashed(ctx, in, out)
+	})
+	whole := search.NewResult(64, 7)
+	roots := &search.Roots{States: states, Seeds: search.Seeds(1, 64)}
+	require.NoError(t, search.Run(context.Background(), r.store, nil, roots, counting, cfg, whole))
+	require.Less(t, whole.Stats.Evaluations, whole.Stats.Simulations*4/5, "there is something to go on from")
+	for i, n := range sizes[:15] {
+		require.Greater(t, n, 55, "batch %d of %v", i, sizes)
+	}
+	cfg.Cache = nil
+	for i := range states {
+		one := search.NewResult(1, 7)
+		roots := &search.Roots{States: states[i : i+1], Seeds: roots.Seeds[i : i+1]}
+		require.NoError(t, search.Run(context.Background(), r.store, nil, roots, hashed, cfg, one))
+		require.Equal(t, whole.Visits[7*i:7*i+7], one.Visits)
+		require.Equal(t, whole.Value[i], one.Value[0])
+	}
+}

@@ -29,11 +29,9 @@ func (s *Search) Select() (batch *evaluator.Batch, err error) {
 	for len(s.leaves.order) == 0 && len(s.active) > 0 {
 		s.leaves.clear()
 		s.selectRoots()
-		s.selectLeaves()
-		s.stepLeaves()
-		if s.cfg.Cache != nil && s.allFound() {
-			s.applyAll(nil, nil, nil)
-			s.leaves.order = s.leaves.order[:0]
+		s.advanceRows(s.active)
+		for s.refills && len(s.leaves.again) > 0 && s.hasRoom() {
+			s.advanceRows(s.leaves.again)
 		}
 		if s.ended {
 			s.dropDone()
@@ -44,10 +42,26 @@ func (s *Search) Select() (batch *evaluator.Batch, err error) {
 	return &s.leaves.batch, nil
 }
 
+// hasRoom says whether all rows could have one more leaf in this step.
+func (s *Search) hasRoom() bool { return len(s.leaves.row)+len(s.leaves.again) <= cap(s.leaves.row) }
+
+// advanceRows does a simulation in each of some rows, up to its evaluation: those that need none are in
+// leaves.again afterwards.
+func (s *Search) advanceRows(rows []int32) {
+	l := &s.leaves
+	first := len(l.parent)
+	s.selectLeaves(rows)
+	l.again = l.again[:0]
+	s.stepLeaves(first)
+	if s.cfg.Cache != nil {
+		s.find()
+	}
+}
+
 func (l *leaves) clear() {
-	l.row, l.leaf, l.order = l.row[:0], l.leaf[:0], l.order[:0]
+	l.row, l.leaf, l.order, l.again = l.row[:0], l.leaf[:0], l.order[:0], l.again[:0]
 	l.parent, l.slot, l.action = l.parent[:0], l.slot[:0], l.action[:0]
-	l.found.ask = l.found.ask[:0]
+	l.found.clear()
 }
 
 // selectRoots gathers the roots that wait for an evaluation.
@@ -73,14 +87,14 @@ func (s *Search) selectRoots() {
 	}
 }
 
-// selectLeaves asks every active tree for leaves.
-func (s *Search) selectLeaves() {
+// selectLeaves asks the trees of some rows for leaves.
+func (s *Search) selectLeaves(of []int32) {
 	l, each := &s.leaves, s.cfg.LeavesPerStep
-	at := l.roots
+	at := len(l.row)
 	all := l.leaf[:cap(l.leaf)]
 	rows, slots := l.row[:cap(l.row)], l.slot[:cap(l.slot)]
 	parents, actions := l.parent[:cap(l.parent)], l.action[:cap(l.action)]
-	for _, row := range s.active {
+	for _, row := range of {
 		if s.fresh[row] {
 			continue
 		}
@@ -100,29 +114,34 @@ func (s *Search) selectLeaves() {
 	l.parent, l.action = parents[:at-l.roots], actions[:at-l.roots]
 }
 
-// stepLeaves steps the simulator to the leaves. Those where the game ended are backed up at once.
-func (s *Search) stepLeaves() {
+// stepLeaves steps the simulator to the leaves from number first on. Those where the game ended are backed up
+// at once.
+func (s *Search) stepLeaves(first int) {
 	l, a := &s.leaves, s.block.Arena
-	slots := l.slot[l.roots:]
-	n := len(slots)
+	slots := l.slot[l.roots+first:]
+	turn := l.turn[first:]
 	if s.cfg.Outcomes > 0 {
-		s.stepChance()
+		s.stepChance(first)
 	} else {
-		a.Step(l.parent, slots, l.action, l.outcome)
+		a.Step(l.parent[first:], slots, l.action[first:], l.outcome[first:])
 	}
-	a.ToPlay(slots, l.turn)
+	a.ToPlay(slots, turn)
 	if s.env.Capabilities().Discounts {
-		a.Discount(slots, l.discount)
+		a.Discount(slots, l.discount[first:])
 	} else {
-		s.discounts(n)
+		s.discounts(first)
 	}
 	if s.keyed {
-		a.Hash(slots, l.keys[l.roots:])
+		a.Hash(slots, l.keys[l.roots+first:])
 	}
-	for i := range n {
-		s.turns[slots[i]] = l.turn[i]
-		if at := l.roots + i; !s.settle(i, at) {
+	for i := range slots {
+		s.turns[slots[i]] = turn[i]
+		at := l.roots + first + i
+		switch settled := s.settle(first+i, at); {
+		case !settled:
 			l.order = append(l.order, int32(at))
+		case s.refills:
+			l.again = append(l.again, l.row[at])
 		}
 	}
 }
@@ -143,15 +162,15 @@ func (s *Search) settle(i, at int) bool {
 	return known
 }
 
-// discounts writes the discount of each leaf's step: 0 into a terminal state, -1 where the mover
+// discounts writes the discount of each leaf's step from number first on: 0 into a terminal state, -1 where the mover
 // changes, the configured one where there is one player.
-func (s *Search) discounts(n int) {
+func (s *Search) discounts(first int) {
 	l := &s.leaves
 	same := float32(1)
 	if s.env.Spec().NumPlayers == 1 {
 		same = s.cfg.Discount
 	}
-	for i := range n {
+	for i := first; i < len(l.parent); i++ {
 		d := same
 		switch {
 		case l.outcome[i].Terminated:
@@ -250,28 +269,34 @@ func (s *Search) expand(logits, values []float32, errs []error) error {
 
 // applyAll gives every leaf of the step its answer, in the order in which they were selected.
 func (s *Search) applyAll(logits, values []float32, errs []error) {
-	for i, at := range s.leaves.order {
-		row := s.leaves.row[at]
-		if s.errs[row] != nil {
-			continue
-		}
-		v := &s.leaves.eval
-		err := s.answer(v, i, logits, values, errs)
-		if s.isChance(at) {
-			v.Logits = nil
-		}
-		if err == nil {
-			err = checkAnswer(v.Logits, v.Value)
-		}
-		if err != nil {
-			s.errs[row], s.ended = err, true
-			continue
-		}
-		if s.isChance(at) {
-			v.Logits, v.Legal = s.leaves.chance.prior(int(at) - s.leaves.roots)
-		}
-		s.apply(row, at, v)
+	for i := range s.leaves.order {
+		s.applyEntry(i, logits, values, errs)
 	}
+}
+
+// applyEntry gives entry i of the step its answer.
+func (s *Search) applyEntry(i int, logits, values []float32, errs []error) {
+	at := s.leaves.order[i]
+	row := s.leaves.row[at]
+	if s.errs[row] != nil {
+		return
+	}
+	v := &s.leaves.eval
+	err := s.answer(v, i, logits, values, errs)
+	if s.isChance(at) {
+		v.Logits = nil
+	}
+	if err == nil {
+		err = checkAnswer(v.Logits, v.Value)
+	}
+	if err != nil {
+		s.errs[row], s.ended = err, true
+		return
+	}
+	if s.isChance(at) {
+		v.Logits, v.Legal = s.leaves.chance.prior(int(at) - s.leaves.roots)
+	}
+	s.apply(row, at, v)
 }
 
 // answer writes what is known of entry i of the step: the evaluator's answer, or the cache's.

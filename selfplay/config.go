@@ -32,7 +32,8 @@ type Config struct {
 	GamesPerIteration  int         `json:"games_per_iteration"` // between two updates of the weights that play
 	OpeningFraction    float64     `json:"opening_fraction"`    // share of games with random openings
 	OpeningPlies       int         `json:"opening_plies"`       // up to so many
-	TemperaturePlies   int         `json:"temperature_plies"`   // AlphaZero, MuZero: moves drawn by visits
+	TemperaturePlies   int         `json:"temperature_plies"`   // moves drawn by visits, or with Gumbel noise; later ones are the best
+	Lambda             float32     `json:"lambda"`              // of the returns to learn, see Returns; 1: what came of the game
 	ValueMix           float32     `json:"value_mix"`           // share of the search's value in the value to learn
 	MaxPlies           int         `json:"max_plies"`           // a game is cut off there; 0: never
 	FastSimulations    int         `json:"fast_simulations"`    // of moves that aren't learnt from; 0: there are none
@@ -64,7 +65,7 @@ func DefaultConfig(env *envs.Env) Config {
 	return Config{
 		Env: env.Spec().ID, Seed: 1, Minutes: 5, Policy: tree.Gumbel, Simulations: 32, Parallel: 128,
 		Solve:             solvable(env.Spec()),
-		GamesPerIteration: 128, OpeningFraction: 0.5, OpeningPlies: 4, TemperaturePlies: 8, ValueMix: 0.5,
+		GamesPerIteration: 128, OpeningFraction: 0.5, OpeningPlies: 4, TemperaturePlies: 8, Lambda: 1, ValueMix: 0.5,
 		Evaluator: EvaluatorAuto, Network: gorgonia.MLP, Hidden: []int{256, 256}, Blocks: 3, Channels: 32,
 		Window: 100_000, Reuse: 8, BatchSize: 256, LearningRate: 1e-3, L2: 1e-5, Clip: 5,
 		FullShare: 0.25, Cache: 1 << 17,

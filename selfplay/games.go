@@ -2,14 +2,17 @@ package selfplay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/internal/dispatch"
 	"github.com/azserve/azserve/internal/rng"
-	"github.com/azserve/azserve/internal/vecmath"
+	"github.com/azserve/azserve/internal/safe"
 	"github.com/azserve/azserve/replay"
 	"github.com/azserve/azserve/search"
 	"github.com/azserve/azserve/search/tree"
@@ -22,7 +25,8 @@ type GamesConfig struct {
 	Parallel         int     // games side by side, at least 1
 	OpeningFraction  float64 // share of games that begin with random moves, 0 to 1
 	OpeningPlies     int     // up to so many random moves
-	TemperaturePlies int     // moves drawn by visits; later ones are the most visited (not Gumbel)
+	TemperaturePlies int     // moves drawn by visits, or with Gumbel noise; later ones are what the search thinks best
+	Lambda           float32 // of the returns to learn, above 0 to 1: see Returns; 1 is what came of the game
 	ValueMix         float32 // share of the search's value in the value to learn; a proven one counts whole
 	MaxPlies         int     // a game is cut off there; 0 means no limit
 	Seed             uint64
@@ -40,6 +44,8 @@ func (c *GamesConfig) validate() error {
 		return fmt.Errorf("selfplay: parallel %d; want at least 1", c.Parallel)
 	case !(c.OpeningFraction >= 0 && c.OpeningFraction <= 1):
 		return fmt.Errorf("selfplay: opening_fraction %g; want 0 to 1", c.OpeningFraction)
+	case !(c.Lambda > 0 && c.Lambda <= 1):
+		return fmt.Errorf("selfplay: lambda %g; want above 0, to 1", c.Lambda)
 	case !(c.ValueMix >= 0 && c.ValueMix <= 1):
 		return fmt.Errorf("selfplay: value_mix %g; want 0 to 1", c.ValueMix)
 	case c.FastSimulations < 0 || c.FastSimulations > c.Search.NumSimulations:
@@ -68,6 +74,8 @@ type Episode struct {
 
 	// Version is of the weights that searched each position (search.Result.Version).
 	Version []uint64 // [T]
+
+	index int // the game's number
 }
 
 // Len returns the number of positions.
@@ -99,11 +107,10 @@ func NewGames(store *statestore.Store, workers dispatch.Runner, cfg GamesConfig)
 
 // live is a game in progress.
 type live struct {
-	index   uint64
-	state   int32
-	ply     uint64
-	opening int // random moves still to make
-	past    []ply
+	index uint64
+	state int32
+	ply   uint64
+	past  []ply
 }
 
 // ply is a searched position of a game and what followed.
@@ -117,51 +124,84 @@ type ply struct {
 	version uint64  // of the weights that searched
 }
 
-// Play plays games first to first+count-1 and returns their episodes in the order they ended. A
-// game's course depends on the seed, its index and the evaluator alone.
+// Play plays games first to first+count-1 and returns their episodes in the order of their numbers. A game's
+// course depends on the seed, its number and the evaluator alone. Each thread has its share of the games that are
+// played side by side, and a game whose search is done goes on without the others (see table).
 func (g *Games) Play(ctx context.Context, ev evaluator.Evaluator, first, count int) ([]*Episode, error) {
-	var running []*live
-	defer func() {
-		for _, l := range running {
-			g.drop(l)
-		}
-	}()
+	ev, version, release := evaluator.Pin(ev)
+	defer release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	q := &queue{next: first, end: first + count}
+	var mu sync.Mutex // guards done and errs
 	var done []*Episode
-	for next := first; next < first+count || len(running) > 0; {
-		for ; len(running) < g.cfg.Parallel && next < first+count; next++ {
-			l, err := g.start(uint64(next))
-			if err != nil {
-				return nil, err
-			}
-			running = append(running, l)
+	var errs error
+	part := func(lo, hi int) {
+		defer evaluator.Enter(ev)()
+		t := &table{g: g, ev: ev, version: version, queue: q}
+		err := safe.Call(func() error { return t.play(ctx, hi-lo) })
+		t.close()
+		mu.Lock()
+		defer mu.Unlock()
+		done = append(done, t.done...)
+		if err != nil {
+			errs = errors.Join(errs, err)
+			cancel()
 		}
-		if err := g.step(ctx, ev, running, func(e *Episode) { done = append(done, e) }); err != nil {
-			return nil, err
-		}
-		kept := running[:0]
-		for _, l := range running {
-			if l.state != over {
-				kept = append(kept, l)
-			}
-		}
-		running = kept
 	}
-	return done, nil
+	if n := min(g.cfg.Parallel, count); g.workers == nil || n == 1 {
+		part(0, n)
+	} else {
+		g.workers.Run(n, min(g.workers.Size(), n), part)
+	}
+	slices.SortFunc(done, func(a, b *Episode) int { return a.index - b.index })
+	return done, errs
 }
 
 // over marks a game that has ended: handles are positive.
 const over = int32(-1)
 
+// start begins a game, and plays its random opening: as many moves as it drew, fewer if the game would end.
 func (g *Games) start(index uint64) (*live, error) {
 	l := &live{index: index}
 	rnd := rng.New(g.cfg.Seed, index)
+	opening := 0
 	if rnd.Float64() < g.cfg.OpeningFraction && g.cfg.OpeningPlies > 0 {
-		l.opening = 1 + rnd.IntN(g.cfg.OpeningPlies)
+		opening = 1 + rnd.IntN(g.cfg.OpeningPlies)
 	}
 	var h [1]int32
-	err := g.store.Reset([]int32{int32(index)}, []uint64{rnd.Uint64()}, h[:])
+	if err := g.store.Reset([]int32{int32(index)}, []uint64{rnd.Uint64()}, h[:]); err != nil {
+		return nil, err
+	}
 	l.state = h[0]
-	return l, err
+	for range opening {
+		if moved, err := g.randomMove(l); err != nil {
+			g.drop(l)
+			return nil, err
+		} else if !moved {
+			break
+		}
+	}
+	return l, nil
+}
+
+// randomMove plays a random move, unless the game would end by it.
+func (g *Games) randomMove(l *live) (moved bool, err error) {
+	before, mask := []int32{l.state}, make([]bool, g.store.Env().Spec().NumActions)
+	if err := g.store.Read(before, statestore.View{Mask: mask}); err != nil {
+		return false, err
+	}
+	out := statestore.Steps{Children: make([]int32, 1), Terminated: make([]bool, 1), Truncated: make([]bool, 1)}
+	action := pick(mask, rng.Derive(g.cfg.Seed, l.index, l.ply, 1))
+	if err := g.store.Simulate(before, []int32{action}, &out); err != nil {
+		return false, err
+	}
+	if out.Terminated[0] || out.Truncated[0] {
+		return false, g.store.Release(out.Children)
+	}
+	l.state = out.Children[0]
+	l.ply++
+	return true, g.store.Release(before)
 }
 
 func (g *Games) drop(l *live) {
@@ -173,89 +213,43 @@ func (g *Games) drop(l *live) {
 	}
 }
 
-// step makes one move in every running game.
-func (g *Games) step(
-	ctx context.Context, ev evaluator.Evaluator, running []*live, finished func(*Episode),
-) error {
-	n, a := len(running), g.store.Env().Spec().NumActions
-	actions, states := make([]int32, n), make([]int32, n)
-	var searched []*live
-	for i, l := range running {
-		states[i] = l.state
-		if l.opening > 0 {
-			l.opening--
-			mask := make([]bool, a)
-			if err := g.store.Read(states[i:i+1], statestore.View{Mask: mask}); err != nil {
-				return err
+// capPlayouts draws which moves get a full search, and returns which do not. Those, and Gumbel's after
+// TemperaturePlies, are searched without noise.
+func (g *Games) capPlayouts(roots *search.Roots, games []*live) (fast []bool) {
+	fast, roots.Fast = make([]bool, len(games)), make([]bool, len(games))
+	if g.cfg.FastSimulations > 0 {
+		roots.Simulations = make([]int32, len(games))
+	}
+	for i, l := range games {
+		if g.cfg.FastSimulations > 0 {
+			rnd := rng.New(g.cfg.Seed, l.index, l.ply, 2)
+			roots.Simulations[i] = int32(g.cfg.Search.NumSimulations)
+			if fast[i] = rnd.Float64() >= g.cfg.FullShare; fast[i] {
+				roots.Simulations[i] = int32(g.cfg.FastSimulations)
 			}
-			actions[i] = pick(mask, rng.Derive(g.cfg.Seed, l.index, l.ply, 1))
-			continue
 		}
-		searched = append(searched, l)
+		late := g.cfg.Search.Policy == tree.Gumbel && l.ply >= uint64(g.cfg.TemperaturePlies)
+		roots.Fast[i] = fast[i] || late
 	}
-	chosen, err := g.search(ctx, ev, searched)
-	if err != nil {
-		return err
-	}
-	k := 0
-	for i, l := range running {
-		if k < len(searched) && searched[k] == l {
-			actions[i] = chosen[k]
-			k++
-		}
-	}
-	return g.apply(running, states, actions, finished)
+	return fast
 }
 
-// search searches the games' positions, notes the policies, and returns the actions.
-func (g *Games) search(ctx context.Context, ev evaluator.Evaluator, games []*live) ([]int32, error) {
-	n, a := len(games), g.store.Env().Spec().NumActions
-	roots := &search.Roots{States: make([]int32, n), Seeds: make([]uint64, n)}
+// roots describes the positions of games for a search.
+func (g *Games) roots(games []*live) (roots *search.Roots, fast []bool) {
+	roots = &search.Roots{States: make([]int32, len(games)), Seeds: make([]uint64, len(games))}
 	for i, l := range games {
 		roots.States[i], roots.Seeds[i] = l.state, rng.Derive(g.cfg.Seed, l.index, l.ply)
 	}
-	g.capPlayouts(roots, games)
-	out := search.NewResult(n, a)
-	out.Proven = make([]bool, n)
-	cfg := g.cfg.Search
-	if err := search.Run(ctx, g.store, g.workers, roots, ev, cfg, out); err != nil {
-		return nil, err
-	}
-	for i, l := range games {
-		l.past = append(l.past, ply{
-			state: l.state, policy: out.Weights[i*a : (i+1)*a], value: out.Value[i], proven: out.Proven[i],
-			fast: roots.Fast != nil && roots.Fast[i], version: out.Version,
-		})
-		if cfg.Policy != tree.Gumbel && cfg.LCB == 0 && l.ply >= uint64(g.cfg.TemperaturePlies) {
-			out.Action[i] = int32(vecmath.ArgMax(out.Weights[i*a : (i+1)*a]))
-		}
-	}
-	c := &g.Counters
-	c.Positions.Add(int64(n))
-	c.Simulations.Add(int64(out.Stats.Simulations))
-	c.Evaluations.Add(int64(out.Stats.Evaluations))
-	c.Batches.Add(int64(out.Stats.Batches))
-	return out.Action, nil
+	return roots, g.capPlayouts(roots, games)
 }
 
-// capPlayouts draws which moves get a full search.
-func (g *Games) capPlayouts(roots *search.Roots, games []*live) {
-	if g.cfg.FastSimulations == 0 {
-		return
-	}
-	roots.Simulations, roots.Fast = make([]int32, len(games)), make([]bool, len(games))
+// apply plays an action in each game; one that ended is turned into an episode.
+func (g *Games) apply(games []*live, actions []int32, finished func(*Episode)) error {
+	n := len(games)
+	states := make([]int32, n)
 	for i, l := range games {
-		rnd := rng.New(g.cfg.Seed, l.index, l.ply, 2)
-		roots.Simulations[i] = int32(g.cfg.Search.NumSimulations)
-		if rnd.Float64() >= g.cfg.FullShare {
-			roots.Simulations[i], roots.Fast[i] = int32(g.cfg.FastSimulations), true
-		}
+		states[i] = l.state
 	}
-}
-
-// apply plays the actions; a game that ended is turned into an episode.
-func (g *Games) apply(running []*live, states, actions []int32, finished func(*Episode)) error {
-	n := len(running)
 	out := statestore.Steps{
 		Children: make([]int32, n), Reward: make([]float32, n), Terminated: make([]bool, n),
 		Truncated: make([]bool, n),
@@ -263,13 +257,8 @@ func (g *Games) apply(running []*live, states, actions []int32, finished func(*E
 	if err := g.store.Simulate(states, actions, &out); err != nil {
 		return err
 	}
-	for i, l := range running {
-		recorded := len(l.past) > 0 && l.past[len(l.past)-1].state == l.state
-		if recorded {
-			l.past[len(l.past)-1].reward = out.Reward[i]
-		} else if err := g.store.Release(states[i : i+1]); err != nil {
-			return err
-		}
+	for i, l := range games {
+		l.past[len(l.past)-1].reward = out.Reward[i]
 		l.state = out.Children[i]
 		l.ply++
 		cut := g.cfg.MaxPlies > 0 && l.ply >= uint64(g.cfg.MaxPlies)
@@ -289,15 +278,16 @@ func (g *Games) apply(running []*live, states, actions []int32, finished func(*E
 // finish turns a game into an episode and frees its states.
 func (g *Games) finish(l *live) (*Episode, error) {
 	n := len(l.past)
-	states, turns, rewards, values := make([]int32, n, n+1), make([]int32, n), make([]float32, n), make([]float32, n)
+	states, turns := make([]int32, n, n+1), make([]int32, n)
+	rewards, searched, values := make([]float32, n), make([]float32, n), make([]float32, n)
 	for i, p := range l.past {
-		states[i], rewards[i] = p.state, p.reward
+		states[i], rewards[i], searched[i] = p.state, p.reward, p.value
 	}
 	if err := g.store.Read(states, statestore.View{ToPlay: turns}); err != nil {
 		return nil, err
 	}
-	Returns(rewards, turns, g.cfg.Search.Discount, values)
-	e := &Episode{}
+	Returns(rewards, searched, turns, g.cfg.Search.Discount, g.cfg.Lambda, values)
+	e := &Episode{index: int(l.index)}
 	var learnt []int32
 	for i, p := range l.past {
 		if p.fast {
@@ -321,14 +311,19 @@ func (g *Games) finish(l *live) (*Episode, error) {
 	return e, err
 }
 
-// Returns writes the return of each step of an episode, from the view of its mover: the rewards from
-// there on, each belonging to the player who moved, with the sign turned wherever another player
-// moves. discount is per step.
-func Returns(rewards []float32, turns []int32, discount float32, out []float32) {
+// Returns writes the value to learn of each step of an episode, from the view of its mover: TD(lambda) with the
+// searches' values (Sutton and Barto 2018, section 12.1). It is the reward, which belongs to the player who moved,
+// and from there on lambda of the next step's value to learn and 1 - lambda of what the search thought of the next
+// position, with the sign turned wherever another player moves. discount is per step. Lambda 1 is what really
+// came of the game; less of it is less of the luck and the mistakes of later moves.
+func Returns(rewards, values []float32, turns []int32, discount, lambda float32, out []float32) {
 	next := float32(0)
 	for t := len(rewards) - 1; t >= 0; t-- {
-		if t+1 < len(rewards) && turns[t+1] != turns[t] {
-			next = -next
+		if t+1 < len(rewards) {
+			next += (1 - lambda) * (values[t+1] - next)
+			if turns[t+1] != turns[t] {
+				next = -next
+			}
 		}
 		next = rewards[t] + discount*next
 		out[t] = next

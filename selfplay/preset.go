@@ -10,7 +10,7 @@ var presets = map[string]func(*Config){
 		c.Games, c.Minutes, c.Simulations = 5000, 0, 16
 		c.Parallel, c.GamesPerIteration, c.EvalSimulations = 50, 50, 16
 		c.Hidden, c.Window, c.Reuse = []int{128, 128}, 40_000, 100
-		c.ValueMix, c.OpeningFraction = 0.2, 0.6
+		c.ValueMix, c.OpeningFraction, c.TemperaturePlies = 0.2, 0.6, 9
 	},
 	"ConnectFour-v0": func(c *Config) {
 		c.OpeningPlies, c.EvalSimulations = 8, 64

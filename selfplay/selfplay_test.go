@@ -11,6 +11,7 @@ import (
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/evaluator/gorgonia"
+	"github.com/azserve/azserve/pool"
 	"github.com/azserve/azserve/search"
 	"github.com/azserve/azserve/search/tree"
 	"github.com/azserve/azserve/selfplay"
@@ -55,7 +56,7 @@ func TestB02B04Returns(t *testing.T) {
 		}
 		require.True(t, out[0].Terminated)
 		got := make([]float32, len(rewards))
-		selfplay.Returns(rewards, turns, 1, got)
+		selfplay.Returns(rewards, make([]float32, len(rewards)), turns, 1, 1, got)
 		require.Equal(t, c.want, got)
 	}
 }
@@ -73,9 +74,13 @@ func TestReturnsFollowTheMover(t *testing.T) {
 		{[]float32{1, 1, 1}, []int32{0, 0, 0}, 0.5, []float32{1.75, 1.5, 1}},
 	} {
 		got := make([]float32, len(c.rewards))
-		selfplay.Returns(c.rewards, c.turns, c.discount, got)
+		selfplay.Returns(c.rewards, make([]float32, len(got)), c.turns, c.discount, 1, got)
 		require.InDeltaSlice(t, c.want, got, 1e-6)
 	}
+	// With lambda the searches' values on the way count: 0.5 of the next one, and 0.5 of what is learned there.
+	got := make([]float32, 3)
+	selfplay.Returns([]float32{0, 0, 1}, []float32{9, 0.2, 0.6}, []int32{0, 1, 0}, 1, 0.5, got)
+	require.InDeltaSlice(t, []float32{0.5*-0.2 + 0.5*0.8, -(0.5*0.6 + 0.5*1), 1}, got, 1e-6)
 }
 
 // B20: draws count half, and nothing is divided by 0.
@@ -199,7 +204,7 @@ func TestParsePlayer(t *testing.T) {
 func TestGames(t *testing.T) {
 	env, store := ticTacToe(t)
 	cfg := selfplay.GamesConfig{
-		Search: search.Default(tree.Gumbel, env.Spec()), Parallel: 7, OpeningFraction: 0.5, OpeningPlies: 3, Seed: 3,
+		Search: search.Default(tree.Gumbel, env.Spec()), Parallel: 7, Lambda: 1, OpeningFraction: 0.5, OpeningPlies: 3, Seed: 3,
 	}
 	play := func(parallel int) []*selfplay.Episode {
 		cfg.Parallel = parallel
@@ -349,7 +354,7 @@ func TestBadConfig(t *testing.T) {
 // of the whole game.
 func TestPlayoutCap(t *testing.T) {
 	env, store := ticTacToe(t)
-	cfg := selfplay.GamesConfig{Search: search.Default(tree.Gumbel, env.Spec()), Parallel: 8, Seed: 3}
+	cfg := selfplay.GamesConfig{Search: search.Default(tree.Gumbel, env.Spec()), Parallel: 8, Lambda: 1, Seed: 3}
 	play := func() (rows int, simulations int64) {
 		g, err := selfplay.NewGames(store, nil, cfg)
 		require.NoError(t, err)
@@ -390,4 +395,57 @@ func TestArenaDice(t *testing.T) {
 	score, err := selfplay.Arena(context.Background(), store, firstLegal{}, firstLegal{}, selfplay.MatchConfig{Games: 40, Seed: 1})
 	require.NoError(t, err)
 	require.Greater(t, score.Distinct, 10)
+}
+
+// Games that threads play at the same time, with one cache, are those that one thread plays without; and a game
+// doesn't depend on how many are played beside it.
+func TestGamesOnThreads(t *testing.T) {
+	env, store := ticTacToe(t)
+	w, err := pool.NewWorkers(3)
+	require.NoError(t, err)
+	defer w.Close()
+	// Answers to the last bit, whatever the batch: what a network gives depends on it a little.
+	ev := evaluator.Func(func(_ context.Context, in *evaluator.Batch, out *evaluator.Output) error {
+		for i := range in.N {
+			key := in.Obs[0].HashRow(i, 0)
+			out.Value[i] = float32(key%1000)/1000 - 0.5
+			for a := range 9 {
+				out.Logits[9*i+a] = float32(key>>(5*a)%32) / 16
+			}
+		}
+		return nil
+	})
+	cfg := selfplay.GamesConfig{
+		Search: search.Default(tree.Gumbel, env.Spec()), Parallel: 12, Lambda: 0.8, Seed: 3, ValueMix: 0.5,
+		TemperaturePlies: 3, OpeningFraction: 0.5, OpeningPlies: 4, FastSimulations: 4, FullShare: 0.5,
+	}
+	cfg.Search.NumSimulations, cfg.Search.Solve = 12, true
+	alone, err := selfplay.NewGames(store, nil, cfg)
+	require.NoError(t, err)
+	want, err := alone.Play(context.Background(), ev, 5, 40)
+	require.NoError(t, err)
+	require.Len(t, want, 40)
+	for range 5 {
+		cfg.Parallel++
+		cfg.Search.Cache, err = evaluator.NewCache(1<<12, 9)
+		require.NoError(t, err)
+		g, err := selfplay.NewGames(store, w, cfg)
+		require.NoError(t, err)
+		got, err := g.Play(context.Background(), ev, 5, 40)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, int64(40), g.Counters.Games.Load())
+	}
+	require.Zero(t, store.Stats().Live)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = alone.Play(ctx, ev, 0, 10)
+	require.ErrorIs(t, err, context.Canceled)
+	broken := evaluator.Func(func(context.Context, *evaluator.Batch, *evaluator.Output) error { panic("ouch") })
+	g, err := selfplay.NewGames(store, w, cfg)
+	require.NoError(t, err)
+	_, err = g.Play(context.Background(), broken, 0, 10)
+	require.ErrorContains(t, err, "ouch")
+	require.Zero(t, store.Stats().Live)
+	require.Zero(t, store.Stats().Reserved)
 }

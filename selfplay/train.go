@@ -138,7 +138,7 @@ func (r *Run) gamesConfig() GamesConfig {
 	s.NumSimulations, s.Solve, s.Cache = c.Simulations, c.Solve, r.cache
 	return GamesConfig{
 		Search: s, Parallel: c.Parallel, OpeningFraction: c.OpeningFraction, OpeningPlies: c.OpeningPlies,
-		TemperaturePlies: c.TemperaturePlies, ValueMix: c.ValueMix, MaxPlies: c.MaxPlies, Seed: c.Seed,
+		TemperaturePlies: c.TemperaturePlies, Lambda: c.Lambda, ValueMix: c.ValueMix, MaxPlies: c.MaxPlies, Seed: c.Seed,
 		FastSimulations: c.FastSimulations, FullShare: c.FullShare,
 	}
 }

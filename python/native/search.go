@@ -251,7 +251,7 @@ func azs_search_result(a *C.azs_result) C.int32_t {
 		if err := s.Result(out); err != nil {
 			return err
 		}
-		putStats(a, &out.Stats)
+		putStats(a, out)
 		return s.Err()
 	})
 }
