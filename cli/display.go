@@ -87,12 +87,8 @@ func (d *display) show(run *selfplay.Run, quit chan struct{}) {
 func describeRun(p *selfplay.Progress, run *selfplay.Run, took time.Duration) string {
 	c, s := run.Counters(), took.Seconds()
 	rate := func(n int64) string { return human(float64(n) / s) }
-	fill := 0.0
-	if b := c.Batches.Load(); b > 0 {
-		fill = float64(c.Evaluations.Load()) / float64(b) / (float64(run.Config().Parallel) / float64(run.Threads()))
-	}
 	line := fmt.Sprintf("%d games, %s games/s, %s sims/s, %s evals/s, batch %.0f %%, loss %.3f+%.3f", p.Games,
-		rate(c.Games.Load()), rate(c.Simulations.Load()), rate(c.Evaluations.Load()), 100*fill, p.Loss.Policy,
+		rate(c.Games.Load()), rate(c.Simulations.Load()), rate(c.Evaluations.Load()), 100*run.Fill(), p.Loss.Policy,
 		p.Loss.Value)
 	if p.Score != nil {
 		line += fmt.Sprintf(", %.0f %% against %s", 100*p.Score.Rate(), p.Opponent)

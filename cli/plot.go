@@ -15,8 +15,8 @@ func newPlot() *cobra.Command {
 	out := ""
 	cmd := &cobra.Command{
 		Use: "plot RUN", Short: "Draw the loss of a training run as SVG",
-		Long: `Draw what a training run learned, from its progress.csv: the loss of the policy (cross-entropy, nats) and of the
-value (squared error) over the positions played.`,
+		Long: `Draw what a training run learned, from its progress.csv: the loss of the policy (cross-entropy, nats) and of
+the value (squared error) over the positions played.`,
 		Example: "  azserve plot runs/ConnectFour-v0-1",
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,8 +56,8 @@ const (
 // lossSVG draws the two losses, one below the other.
 func lossSVG(points []selfplay.CurvePoint) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" font-size="12">`+
-		"\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", panelWidth+panelLeft+20, 2*(panelHeight+panelTop)+44)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" `+
+		`font-size="12">`+"\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", panelWidth+panelLeft+20, 2*(panelHeight+panelTop)+44)
 	panel(&b, points, 0, "policy: cross-entropy (nats)", func(p *selfplay.CurvePoint) float64 { return p.PolicyLoss })
 	panel(&b, points, 1, "value: squared error", func(p *selfplay.CurvePoint) float64 { return p.ValueLoss })
 	fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">positions, thousands</text>\n</svg>\n",

@@ -83,6 +83,8 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 	fl.StringVar(&c.EvalOpponent, "eval-opponent", "",
 		"random, perfect, uct:N or a model (default: perfect if there is a solver, else uct:100)")
 	fl.IntVar(&c.EvalSimulations, "eval-simulations", 0, "simulations a move of the model there")
+	fl.StringVar(&c.EvalSymmetry, "eval-symmetry", "",
+		"how the model uses the board's symmetries there: random or average; empty: not at all")
 	fl.Float64Var(&c.CheckpointInterval, "checkpoint-interval", 0, "seconds between two checkpoints")
 	return cmd
 }
@@ -197,8 +199,8 @@ func freeDir(env *envs.Env) (string, error) {
 
 // reached prints what the run came to.
 func reached(ctx context.Context, w io.Writer, run *selfplay.Run, p selfplay.Progress) error {
-	fmt.Fprintf(w, "%d games, %d positions, %d learning steps, %.1f CPU seconds\n", p.Games, p.Positions,
-		p.Steps, cpuSeconds())
+	fmt.Fprintf(w, "%d games, %d positions, %d learning steps, %.1f CPU seconds, evaluator's batches %.0f %% full\n",
+		p.Games, p.Positions, p.Steps, cpuSeconds(), 100*run.Fill())
 	score, opponent, err := run.Evaluate(ctx, max(100, run.Config().EvalGames))
 	if err != nil {
 		return err
@@ -206,6 +208,13 @@ func reached(ctx context.Context, w io.Writer, run *selfplay.Run, p selfplay.Pro
 	if score != nil {
 		fmt.Fprintf(w, "model with %d simulations against %s, %d games: %s\n", run.Config().EvalSimulations,
 			opponent, score.Games(), score)
+	}
+	mistakes, err := run.Mistakes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range mistakes {
+		fmt.Fprintf(w, "model with %d simulations: mistakes in %s\n", selfplay.MistakeSimulations, m)
 	}
 	lines, err := run.Lines(ctx)
 	if err != nil {

@@ -57,6 +57,7 @@ type Config struct {
 	EvalGames          int         `json:"eval_games"`          // of an evaluation match
 	EvalOpponent       string      `json:"eval_opponent"`       // see ParsePlayer; "": the solver, else uct:100
 	EvalSimulations    int         `json:"eval_simulations"`    // of the model there
+	EvalSymmetry       string      `json:"eval_symmetry"`       // of the model there: "", "random" or "average" (evaluator.Symmetry)
 	CheckpointInterval float64     `json:"checkpoint_interval"` // seconds between checkpoints
 }
 

@@ -128,8 +128,10 @@ func (m Mistakes) String() string {
 	return fmt.Sprintf("%.1f %% (%d of %d) in the %s", 100*m.Share(), m.Mistakes, m.Positions, m.Phase)
 }
 
-// CountMistakes lets a player choose in every position, all of them side by side, and counts the phases in
-// the order in which they come.
+// together is how many positions a player sees side by side.
+const together = 128
+
+// CountMistakes lets a player choose in every position and counts the phases in the order in which they come.
 func CountMistakes(
 	ctx context.Context, store *statestore.Store, player Player, positions []Labelled, seed uint64,
 ) ([]Mistakes, error) {
@@ -146,8 +148,11 @@ func CountMistakes(
 	for i := range seeds {
 		seeds[i] = rng.Derive(seed, uint64(i))
 	}
-	if err := player.Choose(ctx, store, states, seeds, chosen); err != nil {
-		return nil, err
+	for lo := 0; lo < len(states); lo += together {
+		hi := min(len(states), lo+together)
+		if err := player.Choose(ctx, store, states[lo:hi], seeds[lo:hi], chosen[lo:hi]); err != nil {
+			return nil, err
+		}
 	}
 	var out []Mistakes
 	for i := range positions {

@@ -152,6 +152,14 @@ func (r *Run) Dir() string { return r.dir }
 // Counters returns what the games did in this part of the run.
 func (r *Run) Counters() *Counters { return &r.games.Counters }
 
+// Fill returns how full the evaluator's batches were in self-play, 0 to 1: a thread's games have a state each in a full
+// one.
+func (r *Run) Fill() float64 {
+	c := r.Counters()
+	room := float64(c.Batches.Load()) * float64(r.cfg.Parallel) / float64(r.workers.Size())
+	return float64(c.Evaluations.Load()) / max(1, room)
+}
+
 // Model returns the network that plays.
 func (r *Run) Model() *gorgonia.Net { return r.actor.net }
 
@@ -285,9 +293,40 @@ func (r *Run) Evaluate(ctx context.Context, games int) (*Score, string, error) {
 		return nil, name, err
 	}
 	defer free()
-	model := NewGumbel("model", r.env, r.actor, r.cfg.EvalSimulations, r.workers)
+	model, err := r.player("model", r.cfg.EvalSimulations)
+	if err != nil {
+		return nil, name, err
+	}
 	score, err := Arena(ctx, r.store, model, opponent, MatchConfig{
 		Games: games, OpeningPlies: r.cfg.OpeningPlies, Seed: rng.Derive(r.cfg.Seed, uint64(r.state.Iteration)),
 	})
 	return score, name, err
+}
+
+// player is the model as a player that searches.
+func (r *Run) player(name string, simulations int) (Player, error) {
+	var ev evaluator.Evaluator = r.actor
+	if r.cfg.EvalSymmetry != "" {
+		var err error
+		if ev, err = evaluator.NewSymmetry(ev, r.env, evaluator.SymmetryMode(r.cfg.EvalSymmetry)); err != nil {
+			return nil, fmt.Errorf("%w: eval_symmetry: %w", ErrConfig, err)
+		}
+	}
+	return NewGumbel(name, r.env, ev, simulations, r.workers), nil
+}
+
+// MistakeSimulations is how many simulations the model has in [Run.Mistakes].
+const MistakeSimulations = 256
+
+// Mistakes counts the model's mistakes in the labelled positions of the environment; nil if there are none.
+func (r *Run) Mistakes(ctx context.Context) ([]Mistakes, error) {
+	positions, err := Positions(r.env)
+	if err != nil || len(positions) == 0 {
+		return nil, err
+	}
+	model, err := r.player("model", MistakeSimulations)
+	if err != nil {
+		return nil, err
+	}
+	return CountMistakes(ctx, r.store, model, positions, r.cfg.Seed)
 }
