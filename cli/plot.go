@@ -57,7 +57,8 @@ const (
 func lossSVG(points []selfplay.CurvePoint) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" font-family="sans-serif" `+
-		`font-size="12">`+"\n<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n", panelWidth+panelLeft+20, 2*(panelHeight+panelTop)+44)
+		`font-size="12">`+"\n", panelWidth+panelLeft+20, 2*(panelHeight+panelTop)+44)
+	fmt.Fprintln(&b, `<rect width="100%" height="100%" fill="white"/>`)
 	panel(&b, points, 0, "policy: cross-entropy (nats)", func(p *selfplay.CurvePoint) float64 { return p.PolicyLoss })
 	panel(&b, points, 1, "value: squared error", func(p *selfplay.CurvePoint) float64 { return p.ValueLoss })
 	fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\" text-anchor=\"middle\">positions, thousands</text>\n</svg>\n",

@@ -52,7 +52,8 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 	fl.IntVar(&c.GamesPerIteration, "games-per-iteration", 0, "games between two updates of the weights that play")
 	fl.Float64Var(&c.OpeningFraction, "opening-fraction", 0, "share of games that begin with random moves, 0 to 1")
 	fl.IntVar(&c.OpeningPlies, "opening-plies", 0, "random moves at the start: up to this many")
-	fl.IntVar(&c.TemperaturePlies, "temperature-plies", 0, "moves drawn by visits, or with Gumbel noise; later ones are the best")
+	fl.IntVar(&c.TemperaturePlies, "temperature-plies", 0,
+		"moves drawn by visits, or with Gumbel noise; later ones are the best")
 	fl.Float64Var(&f.lambda, "lambda", 0,
 		"of the returns to learn: 1 is what came of the game, less trusts the searches on the way more")
 	fl.Float64Var(&f.valueMix, "value-mix", 0, "share of the search's value in the value to learn, 0 to 1")

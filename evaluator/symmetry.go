@@ -201,11 +201,9 @@ func turnBack(actions []int, in, out []float32) {
 // softmax is over the legal actions; the others get 0.
 func softmax(logits []float32, legal []bool, out []float32) {
 	copy(out, logits)
-	if legal != nil {
-		for a, ok := range legal {
-			if !ok {
-				out[a] = vecmath.NegInf
-			}
+	for a, ok := range legal {
+		if !ok {
+			out[a] = vecmath.NegInf
 		}
 	}
 	vecmath.Softmax(out, out)

@@ -61,7 +61,8 @@ func (s *Search) Replace(rows []int32, roots *Roots) (err error) {
 	case s.waiting:
 		return fmt.Errorf("%w: Replace before Expand", ErrOrder)
 	case len(roots.States) != n || len(roots.Seeds) != n:
-		return fmt.Errorf("%w: %d states and %d seeds; want %d, one a row", ErrConfig, len(roots.States), len(roots.Seeds), n)
+		return fmt.Errorf("%w: %d states and %d seeds; want %d, one a row", ErrConfig, len(roots.States),
+			len(roots.Seeds), n)
 	case (roots.Simulations == nil) != (s.roots.Simulations == nil) || (roots.Fast == nil) != (s.roots.Fast == nil):
 		return fmt.Errorf("%w: budgets of rows; want the same kinds as the first roots had", ErrConfig)
 	case roots.Invalid != nil || roots.Deadlines != nil || roots.Noise.given():

@@ -31,6 +31,9 @@ func (*Model) Replace([]byte, uint64) error { return errBuild }
 // Version is 0.
 func (*Model) Version() uint64 { return 0 }
 
+// Pin is itself.
+func (m *Model) Pin() (evaluator.Evaluator, uint64, func()) { return m, 0, func() {} }
+
 // Needs is nothing.
 func (*Model) Needs() evaluator.Needs { return evaluator.Needs{} }
 

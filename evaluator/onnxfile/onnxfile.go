@@ -41,7 +41,6 @@ const (
 type Graph struct {
 	graph    []byte
 	metadata []byte
-	nodes    int
 }
 
 // New begins a graph.
