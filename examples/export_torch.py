@@ -26,6 +26,7 @@ class Block(nn.Module):
         self.a, self.b = (nn.Conv2d(planes, planes, 3, padding=1) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return planes [B, planes, rows, cols] of as many."""
         return torch.relu(x + self.b(torch.relu(self.a(x))))
 
 

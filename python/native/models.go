@@ -33,7 +33,7 @@ func (m *models) evaluator(name string, env *envs.Env) (evaluator.Evaluator, err
 	}
 	ev, free, err := named.Open(name, env)
 	if err != nil {
-		return nil, fmt.Errorf("%w: evaluator: %w; or a callable", errInvalid, err)
+		return nil, fmt.Errorf("%w: evaluator %q: %w; or a callable", errInvalid, name, err)
 	}
 	if m.made == nil {
 		m.made = map[string]evaluator.Evaluator{}

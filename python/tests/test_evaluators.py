@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -29,9 +30,9 @@ def trained(tmp_path_factory):
     """A small residual network of ours, and the same as an ONNX file."""
     folder = tmp_path_factory.mktemp("model")
     program = ROOT / "bin/azserve"
-    run = [program, "train", "ConnectFour-v0", "--games", "8", "--games-per-iteration", "4", "--network", "resnet"]
-    run += ["--blocks", "1", "--channels", "8", "--simulations", "4", "--out", folder / "run", "--eval-games", "2"]
-    run += ["--eval-simulations", "2", "--eval-opponent", "random", "--average", "0"]
+    run = [program, "train", "ConnectFour-v0", "--games", "8", "--games-per-iteration", "4"]
+    run += ["--blocks", "1", "--channels", "8", "--simulations", "4", "--out", folder / "run"]
+    run += ["--eval-games", "2", "--eval-simulations", "2", "--eval-opponent", "random"]
     subprocess.run(run, check=True, timeout=120, capture_output=True)
     model, file = folder / "run/model", folder / "model.onnx"
     subprocess.run([program, "export", model, "--out", file], check=True, timeout=60, capture_output=True)
@@ -86,11 +87,10 @@ def test_a_file_that_changes(make, trained, onnx, tmp_path):
     pool, ids, _ = roots(make)
     first = azserve.evaluate(pool, ids, f"onnx:{path}")
     new = tmp_path / "new"
-    new.write_bytes(file.read_bytes().replace(b"azserve", b"AZSERVE", 1))  # the producer: same weights, other file
+    # The producer's name: the same weights in another file.
+    new.write_bytes(file.read_bytes().replace(b"azserve", b"AZSERVE", 1))
     os.replace(new, path)
     azserve.evaluate(pool, ids, f"onnx:{path}")
-    import time
-
     time.sleep(1.1)
     second = azserve.evaluate(pool, ids, f"onnx:{path}")
     assert second.version != first.version
@@ -131,9 +131,8 @@ def test_no_runtime_says_how_to_get_it(trained):
     """
     env = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"} | {"AZSERVE_SITE_PACKAGES": os.devnull}
     code = "\n".join(line[8:] for line in script.splitlines())
-    p = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env, cwd=trained[1].parent
-    )
+    run, folder = [sys.executable, "-c", code], trained[1].parent
+    p = subprocess.run(run, capture_output=True, text=True, timeout=60, env=env, cwd=folder)
     assert p.returncode == 0, p.stderr
     if "pip install onnxruntime" not in p.stdout:
         assert p.stdout == "", "the system has one"

@@ -79,7 +79,8 @@ def join(parts: list[SearchResult]) -> SearchResult:
     def rows(name: str) -> NDArray[np.generic]:
         return np.concatenate([getattr(p, name) for p in parts])
 
-    arrays = {f.name: rows(f.name) for f in fields(SearchResult) if f.name not in ("stats", "version", "_tree")}
+    others = ("stats", "version", "_tree")
+    arrays = {f.name: rows(f.name) for f in fields(SearchResult) if f.name not in others}
     stats = {k: sum(p.stats[k] for p in parts) for k in parts[0].stats}
     stats["max_depth"] = max(p.stats["max_depth"] for p in parts)
     trees = [p._tree for p in parts if p._tree is not None]

@@ -67,9 +67,9 @@ def search(
         state_id: The roots [B].
         evaluator: A function of ``(obs, action_mask)`` that returns prior logits [n, A] and values [n]
             from the view of the player to move; or a name, which runs without Python: ``"uniform"``,
-            ``"rollout"``, ``"table"``, ``"gorgonia:FOLDER"`` (of ``azserve train``), ``"onnx:FILE"``. A model's
-            name may end in ``?symmetry=random`` or ``?symmetry=average`` (use the board's symmetries), an ONNX
-            model's in ``?threads=N``.
+            ``"rollout"``, ``"table"``, ``"gorgonia:FOLDER"`` (of ``azserve train``), ``"onnx:FILE"``. A
+            model's name may end in ``?symmetry=random`` or ``?symmetry=average`` (use the board's
+            symmetries), an ONNX model's in ``?threads=N``.
         num_simulations: Simulations a root: one number, or one a row [B].
         policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"``, ``"stochastic"`` (where there is chance) or
             ``"uct"``.
@@ -116,8 +116,8 @@ class Evaluation:
     Attributes:
         prior_logits: float32 [n, A]; those of illegal actions don't matter.
         value: float32 [n], from the view of the player to move.
-        version: Of the weights: it changes when they do. For an ONNX file it is made of the file's contents. 0
-            where there are no weights.
+        version: Of the weights: it changes when they do. For an ONNX file it is made of the file's
+            contents. 0 where there are no weights.
     """
 
     prior_logits: NDArray[np.float32]
