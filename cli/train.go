@@ -73,7 +73,7 @@ Ctrl-C saves and says how to go on; so does a kill, from the last checkpoint.`,
 		"positions from which on the part that is learned from grows as a power of their number; 0: it is all")
 	fl.Float64Var(&c.Reuse, "reuse", 0, "how often a position is learned from, on average")
 	fl.IntVar(&c.BatchSize, "batch-size", 0, "positions of a learning step")
-	fl.Float64Var(&c.LearningRate, "learning-rate", 0, "at the start; it falls to a tenth along a cosine")
+	fl.Float64Var(&c.LearningRate, "learning-rate", 0, "at the start; it falls to a twentieth along a cosine")
 	fl.Float64Var(&c.L2, "l2", 0, "L2 regularisation of the weights")
 	fl.Float64Var(&c.Clip, "clip", 0, "longest gradient; a longer one is scaled down; negative: any")
 	fl.Float64Var(&c.Average, "average", 0,

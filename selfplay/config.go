@@ -48,7 +48,7 @@ type Config struct {
 	WindowStart        int         `json:"window_start"`        // it grows from so many on, see Config.window; 0: it is whole at once
 	Reuse              float64     `json:"reuse"`               // how often a position is learned from, on average
 	BatchSize          int         `json:"batch_size"`          // positions of a learning step
-	LearningRate       float64     `json:"learning_rate"`       // at the start; it falls to a tenth along a cosine
+	LearningRate       float64     `json:"learning_rate"`       // at the start; it falls to a twentieth along a cosine
 	L2                 float64     `json:"l2"`
 	Clip               float64     `json:"clip"`                // longest gradient; negative: any
 	Average            float64     `json:"average"`             // decay a step of the mean of the weights that plays; 0: the newest play

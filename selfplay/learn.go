@@ -39,9 +39,9 @@ func (r *Run) learn(ctx context.Context) error {
 	return nil
 }
 
-// learningRate falls to a tenth along a cosine over the run.
+// learningRate falls to a twentieth along a cosine over the run.
 func (r *Run) learningRate() float64 {
-	return r.cfg.LearningRate * (0.1 + 0.9*0.5*(1+math.Cos(math.Pi*r.fraction())))
+	return r.cfg.LearningRate * (0.05 + 0.95*0.5*(1+math.Cos(math.Pi*r.fraction())))
 }
 
 // fillSamples draws a batch of positions, each under a random symmetry.

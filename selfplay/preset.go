@@ -20,7 +20,7 @@ var presets = map[string]func(*Config){
 	// learning rates and TD(lambda) don't.
 	"ConnectFour-v0": func(c *Config) {
 		c.Minutes = 10
-		c.Network, c.Blocks, c.Channels, c.Average = gorgonia.ResNet, 3, 32, 0.99
+		c.Network, c.Blocks, c.Channels, c.Average = gorgonia.ResNet, 3, 32, 0.997
 		c.GamesPerIteration, c.Window, c.WindowStart, c.Reuse = 512, 400_000, 30_000, 3
 		c.OpeningFraction, c.OpeningPlies, c.TemperaturePlies, c.LearningRate = 0.7, 12, 8, 2e-3
 		c.EvalEvery, c.EvalOpponent, c.EvalSimulations, c.EvalSymmetry = 0, "uct:1000", 1000, "average"

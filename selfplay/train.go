@@ -298,10 +298,15 @@ func (r *Run) Evaluate(ctx context.Context, games int) (*Score, string, error) {
 		return nil, name, err
 	}
 	score, err := Arena(ctx, r.store, model, opponent, MatchConfig{
-		Games: games, OpeningPlies: r.cfg.OpeningPlies, Seed: rng.Derive(r.cfg.Seed, uint64(r.state.Iteration)),
+		Games: games, OpeningPlies: min(r.cfg.OpeningPlies, evalOpeningPlies),
+		Seed: rng.Derive(r.cfg.Seed, uint64(r.state.Iteration)),
 	})
 	return score, name, err
 }
+
+// evalOpeningPlies is how many random moves a match of a run begins with at most, as azserve arena has it: after more
+// of them most games are decided already, whoever plays.
+const evalOpeningPlies = 4
 
 // player is the model as a player that searches.
 func (r *Run) player(name string, simulations int) (Player, error) {
