@@ -40,9 +40,9 @@ test: build ## all tests: Go with the race detector where it pays, and Python
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/azserve
 	$(PY) -m pytest -q python/tests
 
-test-all: build ## test, and what needs large packages (torch, jax, mctx, moviepy)
+test-all: build ## test, and what needs large packages (torch, onnxscript, jax, mctx, moviepy)
 	$(PY) -m pip install -q --disable-pip-version-check 'mctx==0.0.71' 'jax==0.10.2' \
-		torch moviepy array-api-compat optax 'pgx==2.6.0'
+		torch onnxscript moviepy array-api-compat optax 'pgx==2.6.0'
 	$(MAKE) test
 
 check: build ## formatting, vet, static analysis, types; changes no file

@@ -276,7 +276,7 @@ def threads_rows(seconds: float, quick: bool):
 
 
 def human(x: float) -> str:
-    for unit, name in ((1e6, " M"), (1e3, " k")):
+    for unit, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
         if x >= unit:
             return f"{x / unit:.2f}{name}"
     return f"{x:.1f}"

@@ -64,6 +64,7 @@ def export(network: nn.Module, spec: azserve.Spec, path: str) -> None:
         dynamic_shapes={"board": {0: torch.export.Dim("batch")}},
         dynamo=True,
         external_data=False,
+        verbose=False,
     )
 
 

@@ -34,9 +34,14 @@ func (s *Search) Round(ctx context.Context, ev evaluator.Evaluator) (more bool, 
 // Finished appends the rows that have nothing left to do.
 func (s *Search) Finished(rows []int32) []int32 {
 	s.dropDone()
-	for row := range int32(s.Rows()) {
-		if !slices.Contains(s.active, row) {
-			rows = append(rows, row)
+	s.busy = fit(s.busy, s.Rows())
+	clear(s.busy)
+	for _, row := range s.active {
+		s.busy[row] = true
+	}
+	for row, busy := range s.busy {
+		if !busy {
+			rows = append(rows, int32(row))
 		}
 	}
 	return rows

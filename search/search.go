@@ -66,6 +66,7 @@ type Search struct {
 
 	leaves   leaves
 	mask     []bool // memory of openRoots
+	busy     []bool // memory of Finished
 	waits    bool   // a root waits for its evaluation
 	ended    bool   // a row may be done
 	waiting  bool   // Select was called, Expand wasn't
