@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 
@@ -70,10 +71,9 @@ func openPositions(b *bench, path string) ([]selfplay.Labelled, error) {
 		}
 		return positions, err
 	}
-	file, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
-	defer file.Close()
-	return selfplay.ReadPositions(file, b.env.Spec().NumActions)
+	return selfplay.ReadPositions(bytes.NewReader(data), b.env.Spec().NumActions)
 }

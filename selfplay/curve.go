@@ -29,12 +29,11 @@ type CurvePoint struct {
 // ReadCurve reads the file of a run's folder.
 func ReadCurve(dir string) ([]CurvePoint, error) {
 	path := filepath.Join(dir, CurveFile)
-	f, err := os.Open(path)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCurve, err)
 	}
-	defer f.Close()
-	rows, err := csv.NewReader(f).ReadAll()
+	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrCurve, path, err)
 	}

@@ -68,7 +68,7 @@ func ReadPositions(r io.Reader, actions int) ([]Labelled, error) {
 
 func parsePosition(row []string, actions int) (Labelled, error) {
 	p := Labelled{Phase: row[1], Scores: make([]int, actions), Legal: make([]bool, actions)}
-	for _, m := range strings.Fields(row[0]) {
+	for m := range strings.FieldsSeq(row[0]) {
 		a, err := strconv.Atoi(m)
 		if err != nil || a < 0 || a >= actions {
 			return p, fmt.Errorf("move %q; want 0 to %d", m, actions-1)

@@ -55,7 +55,7 @@ func Beside(patterns ...string) (out []string) {
 // glob lists the files that match a pattern, which must be well-formed; the last in order first, so that of
 // several versions the newest comes first.
 func glob(pattern string) []string {
-	files, _ := filepath.Glob(pattern) //nolint:errcheck // the only error is a bad pattern
+	files, _ := filepath.Glob(pattern) // the only error is a bad pattern
 	slices.Reverse(files)
 	return files
 }
