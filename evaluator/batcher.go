@@ -66,7 +66,7 @@ func (c *BatcherConfig) validate() error {
 // rows, as long as it has any. Requests with different weights (Pinner) are never in one batch. An error, or a
 // panic, of the evaluator fails the requests of its batch and no others.
 type Batcher struct {
-	ev   Evaluator
+	ev   *weights // as they are at each call
 	spec *envs.Spec
 	cfg  BatcherConfig
 
@@ -75,11 +75,14 @@ type Batcher struct {
 	room    *sync.Cond // the queue may have room
 	queue   []*request // that have rows to give away, in order of arrival
 	rows    int        // of these that wait
+	waiters []*request // for room, in order of arrival
 	clients map[*Client]struct{}
 	timer   *time.Timer // wakes work when the oldest row has waited long enough
 	stats   BatcherStats
 	closed  bool
 
+	ctx     context.Context // of all batches; ends with Close
+	cancel  context.CancelFunc
 	streams sync.WaitGroup
 }
 
@@ -109,7 +112,8 @@ func NewBatcher(ev Evaluator, spec *envs.Spec, cfg BatcherConfig) (*Batcher, err
 		return nil, fmt.Errorf("%w: the evaluator reads states, which belong to one search each; want one that reads "+
 			"observations", ErrBatcher)
 	}
-	b := &Batcher{ev: ev, spec: spec, cfg: cfg, clients: map[*Client]struct{}{}}
+	b := &Batcher{ev: &weights{ev: ev}, spec: spec, cfg: cfg, clients: map[*Client]struct{}{}}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.work, b.room = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.timer = time.AfterFunc(time.Hour, b.wake)
 	b.timer.Stop()
@@ -134,17 +138,17 @@ func (b *Batcher) Stats() BatcherStats {
 	return s
 }
 
-// Close ends the batcher: what waits fails with ErrClosed, what is being evaluated is finished. A second call
-// does nothing.
+// Close ends the batcher: what waits fails with ErrClosed, and so does what is being evaluated, which is told to
+// stop and waited for. A second call does nothing.
 func (b *Batcher) Close() {
 	b.mu.Lock()
 	b.closed = true
 	for _, r := range b.queue {
 		r.fail(ErrClosed)
-		b.rows -= r.hi - r.next
 	}
-	b.queue = nil
+	b.queue, b.rows = nil, 0
 	b.timer.Stop()
+	b.cancel()
 	b.work.Broadcast()
 	b.room.Broadcast()
 	b.mu.Unlock()
@@ -213,19 +217,26 @@ func (*Client) Needs() Needs { return Needs{Obs: true} }
 // Evaluate puts the rows into the queue and waits for their answers. When ctx ends, rows that wait are
 // withdrawn, and the answers of others are dropped.
 func (c *Client) Evaluate(ctx context.Context, in *Batch, out *Output) error {
-	return c.evaluate(ctx, weights{ev: c.b.ev}, in, out)
+	return c.evaluate(ctx, c.b.ev, in, out)
 }
 
 // Pin pins the evaluator behind the batcher.
 func (c *Client) Pin() (Evaluator, uint64, func()) {
-	ev, version, release := Pin(c.b.ev)
-	return &pinnedClient{c, weights{ev, version}}, version, release
+	ev, version, release := Pin(c.b.ev.ev)
+	w := &weights{ev: ev, version: version, release: release}
+	return &pinnedClient{c, w}, version, func() {
+		c.b.mu.Lock()
+		w.released = true
+		free := w.free()
+		c.b.mu.Unlock()
+		free()
+	}
 }
 
 // pinnedClient is a client with weights of its own.
 type pinnedClient struct {
 	*Client
-	weights weights
+	weights *weights
 }
 
 func (p *pinnedClient) Evaluate(ctx context.Context, in *Batch, out *Output) error {

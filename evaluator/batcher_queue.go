@@ -2,6 +2,8 @@ package evaluator
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -9,7 +11,7 @@ import (
 // request is a call of Evaluate. Its rows are given away in their order, to one batch or to several.
 type request struct {
 	client *Client
-	weights
+	*weights
 	in    *Batch
 	out   *Output
 	since time.Time
@@ -45,14 +47,55 @@ func (r *request) finish() {
 	}
 }
 
-// weights are an evaluator whose answers don't change, and their version.
+// weights are an evaluator whose answers don't change, and their version. They are given back when their owner has
+// released them and no batch uses them any more: a caller may leave while his rows are being evaluated.
 type weights struct {
 	ev      Evaluator
 	version uint64
+	release func() // nil: they aren't pinned
+
+	// guarded by Batcher.mu
+	uses     int // batches under evaluation
+	released bool
 }
 
-func (c *Client) evaluate(ctx context.Context, w weights, in *Batch, out *Output) error {
+// free gives the weights back, once. Call with Batcher.mu held, and call what it returns without.
+func (w *weights) free() func() {
+	if w.release == nil || !w.released || w.uses > 0 {
+		return func() {}
+	}
+	f := w.release
+	w.release = nil
+	return f
+}
+
+// check refuses a request whose memory isn't what it should be.
+func (b *Batcher) check(in *Batch, out *Output) error {
+	a := b.spec.NumActions
+	switch {
+	case len(in.Obs) != len(b.spec.Obs):
+		return fmt.Errorf("%w: a batch of %d observation arrays; want %d", ErrBatcher, len(in.Obs), len(b.spec.Obs))
+	case len(out.Value) < in.N || len(out.Logits) < in.N*a:
+		return fmt.Errorf("%w: room for %d values and %d logits; want %d and %d", ErrBatcher, len(out.Value),
+			len(out.Logits), in.N, in.N*a)
+	case in.Legal != nil && len(in.Legal) < in.N*a, in.Chance != nil && len(in.Chance) < in.N:
+		return fmt.Errorf("%w: %d legal actions, %d chance flags; want %d and %d", ErrBatcher, len(in.Legal),
+			len(in.Chance), in.N*a, in.N)
+	}
+	for k := range in.Obs {
+		if o := &in.Obs[k]; o.Size() != b.spec.Obs[k].Len() || o.Rows() < in.N {
+			return fmt.Errorf("%w: observation array %q has %d rows of %d; want %d of %d", ErrBatcher, b.spec.Obs[k].Name,
+				o.Rows(), o.Size(), in.N, b.spec.Obs[k].Len())
+		}
+	}
+	return nil
+}
+
+func (c *Client) evaluate(ctx context.Context, w *weights, in *Batch, out *Output) error {
 	if err := ctx.Err(); err != nil || in.N == 0 {
+		return err
+	}
+	if err := c.b.check(in, out); err != nil {
 		return err
 	}
 	out.Uniform = false
@@ -77,20 +120,14 @@ func (c *Client) evaluate(ctx context.Context, w weights, in *Batch, out *Output
 func (b *Batcher) enqueue(ctx context.Context, r *request) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.rows > 0 && b.rows+r.hi > b.cfg.Queue {
-		if b.cfg.Refuse {
-			b.stats.Refused++
-			return ErrBusy
-		}
-		stop := context.AfterFunc(ctx, func() {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			b.room.Broadcast()
-		})
-		defer stop()
-		for b.rows > 0 && b.rows+r.hi > b.cfg.Queue && !b.closed && ctx.Err() == nil {
-			b.room.Wait()
-		}
+	if b.closed {
+		return ErrClosed
+	}
+	if fits := b.fits(r); !fits && b.cfg.Refuse {
+		b.stats.Refused++
+		return ErrBusy
+	} else if !fits || len(b.waiters) > 0 {
+		b.awaitRoom(ctx, r)
 	}
 	if b.closed {
 		return ErrClosed
@@ -105,6 +142,25 @@ func (b *Batcher) enqueue(ctx context.Context, r *request) error {
 	b.stats.MaxRowsWait = max(b.stats.MaxRowsWait, b.rows)
 	b.work.Signal()
 	return nil
+}
+
+// fits says whether the queue has room for a request; an empty one has for any. Call with mu held.
+func (b *Batcher) fits(r *request) bool { return b.rows == 0 || b.rows+r.hi <= b.cfg.Queue }
+
+// awaitRoom waits until the queue has room, first come, first served. Call with mu held.
+func (b *Batcher) awaitRoom(ctx context.Context, r *request) {
+	stop := context.AfterFunc(ctx, func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.room.Broadcast()
+	})
+	defer stop()
+	b.waiters = append(b.waiters, r)
+	for (b.waiters[0] != r || !b.fits(r)) && !b.closed && ctx.Err() == nil {
+		b.room.Wait()
+	}
+	b.waiters = slices.DeleteFunc(b.waiters, func(w *request) bool { return w == r })
+	b.room.Broadcast() // the next one may fit too
 }
 
 // withdraw takes back what waits of a request whose caller leaves. A batch that nobody waits for any more is
@@ -198,7 +254,10 @@ func (b *Batcher) gather(t *batch) {
 			r.batches = append(r.batches, t)
 			t.users++
 		}
-		t.weights = r.weights
+		if t.n == 0 {
+			t.weights = r.weights
+			t.weights.uses++
+		}
 		r.next += n
 		r.client.taken += n
 		b.rows -= n

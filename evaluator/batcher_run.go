@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/azserve/azserve/envs"
@@ -15,7 +16,7 @@ type batch struct {
 	legal  []bool // [MaxBatch, A]
 	chance []bool // [MaxBatch]
 
-	weights
+	*weights
 	pieces []piece
 	n      int
 	users  int // requests whose callers still wait; guarded by Batcher.mu
@@ -39,8 +40,7 @@ func (b *Batcher) stream() {
 			return
 		}
 		began := time.Now()
-		t.copyIn()
-		err := evaluateSafely(ctx, t)
+		err := safe.Call(func() error { return t.evaluate(ctx) })
 		b.finish(t, err, time.Since(began))
 	}
 }
@@ -65,7 +65,7 @@ func (b *Batcher) next(t *batch) (context.Context, bool) {
 			b.stats.Everyone++
 		}
 		var ctx context.Context
-		ctx, t.cancel = context.WithCancel(context.Background())
+		ctx, t.cancel = context.WithCancel(b.ctx)
 		b.gather(t)
 		if len(b.queue) > 0 { // there may be enough for another stream
 			b.work.Signal()
@@ -75,10 +75,19 @@ func (b *Batcher) next(t *batch) (context.Context, bool) {
 	return nil, false
 }
 
-// evaluateSafely turns a panic of the evaluator into an error.
-func evaluateSafely(ctx context.Context, t *batch) (err error) {
-	defer safe.Recover(&err)
-	return t.ev.Evaluate(ctx, &t.in, &t.out)
+// evaluate fills the batch, has it evaluated and gives every request its answers.
+func (t *batch) evaluate(ctx context.Context) error {
+	t.copyIn()
+	if err := t.ev.Evaluate(ctx, &t.in, &t.out); err != nil {
+		return err
+	}
+	if n := len(t.out.Errors); t.out.Errors != nil && n < t.n {
+		return fmt.Errorf("evaluator: errors of %d rows; want %d", n, t.n)
+	}
+	for i := range t.pieces {
+		t.pieces[i].copyOut(t)
+	}
+	return nil
 }
 
 // copyIn copies the rows of the requests whose callers are still there. Rows of others are whatever they were.
@@ -114,19 +123,29 @@ func (p *piece) copyIn(t *batch) {
 	if r.in.Chance != nil {
 		t.in.Chance = t.chance
 		copy(t.chance[p.at:], r.in.Chance[p.lo:p.hi])
+	} else {
+		clear(t.chance[p.at : p.at+n])
 	}
 }
 
-// finish gives every request its answers.
+// finish lets the callers of a batch go on.
 func (b *Batcher) finish(t *batch, err error, took time.Duration) {
-	defer t.cancel()
-	if err == nil {
-		for i := range t.pieces {
-			t.pieces[i].copyOut(t)
-		}
-	}
+	b.settle(t, err, took)
+	t.cancel()
+	b.mu.Lock()
+	t.weights.uses--
+	free := t.weights.free()
+	b.mu.Unlock()
+	free()
+}
+
+// settle counts a batch, and finishes the requests that have all their answers.
+func (b *Batcher) settle(t *batch, err error, took time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err != nil && b.closed {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
+	}
 	s := &b.stats
 	s.Batches++
 	s.Rows += t.n

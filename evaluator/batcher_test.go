@@ -81,7 +81,7 @@ func TestBatcherFlushes(t *testing.T) {
 
 	leave := two.Enter() // two is there and busy: a batch waits for it
 	ask(t, &wg, one, positions(t, 3, 2))
-	require.Eventually(t, func() bool { return b.Stats().QueueRows == 3 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Stats().QueueRows == 3 }, 10*time.Second, time.Millisecond)
 	time.Sleep(20 * time.Millisecond)
 	require.Equal(t, 1, b.Stats().Batches)
 	ask(t, &wg, two, positions(t, 2, 3)) // now everyone waits
@@ -94,7 +94,7 @@ func TestBatcherFlushes(t *testing.T) {
 	require.Equal(t, 1, b.Stats().Full)
 
 	ask(t, &wg, one, positions(t, 3, 5))
-	require.Eventually(t, func() bool { return b.Stats().QueueRows == 3 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Stats().QueueRows == 3 }, 10*time.Second, time.Millisecond)
 	leave() // whoever leaves isn't waited for
 	wg.Wait()
 	leave() // a second time does nothing
@@ -150,7 +150,7 @@ func TestBatcherIsFair(t *testing.T) {
 	}
 	next := func() { g.open <- struct{}{} }
 	waiting := func(rows int) {
-		require.Eventually(t, func() bool { return b.Stats().QueueRows == rows }, time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.Stats().QueueRows == rows }, 10*time.Second, time.Millisecond)
 	}
 	start("first", b.Client(0), 8)
 	<-g.entered
@@ -167,12 +167,16 @@ func TestBatcherIsFair(t *testing.T) {
 	<-g.entered // urgent's 2, modest's 3, greedy's 3
 	next()
 	<-g.entered
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == 2 }, time.Second, time.Millisecond)
-	require.Equal(t, []string{"first", "urgent"}, order)
-	next() // with modest's last row
+	ended := func(n int) []string {
+		require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(order) == n }, 10*time.Second, time.Millisecond)
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), order...)
+	}
+	require.ElementsMatch(t, []string{"first", "urgent"}, ended(2))
+	next() // modest's last row, and the rest of the first that the greedy client asked for
 	<-g.entered
-	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(order) >= 3 }, time.Second, time.Millisecond)
-	require.Contains(t, order, "modest", "before the rest of the greedy client")
+	require.ElementsMatch(t, []string{"first", "urgent", "modest", "greedy"}, ended(4))
 	go func() {
 		for range g.entered {
 		}
@@ -189,7 +193,7 @@ func TestBatcherQueueIsBounded(t *testing.T) {
 	ask(t, &wg, refusing.Client(0), positions(t, 4, 1))
 	<-g.entered
 	ask(t, &wg, refusing.Client(0), positions(t, 8, 2))
-	require.Eventually(t, func() bool { return refusing.Stats().QueueRows == 8 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return refusing.Stats().QueueRows == 8 }, 10*time.Second, time.Millisecond)
 	out := evaluator.Output{Logits: make([]float32, 7), Value: make([]float32, 1)}
 	require.ErrorIs(t, refusing.Client(0).Evaluate(context.Background(), positions(t, 1, 3), &out), evaluator.ErrBusy)
 	require.Equal(t, 1, refusing.Stats().Refused)
@@ -201,7 +205,7 @@ func TestBatcherQueueIsBounded(t *testing.T) {
 	ask(t, &wg, patient.Client(0), positions(t, 4, 1))
 	<-h.entered
 	ask(t, &wg, patient.Client(0), positions(t, 8, 2))
-	require.Eventually(t, func() bool { return patient.Stats().QueueRows == 8 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return patient.Stats().QueueRows == 8 }, 10*time.Second, time.Millisecond)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, patient.Client(0).Evaluate(ctx, positions(t, 1, 3), &out), context.DeadlineExceeded, "no room in time")
@@ -225,10 +229,10 @@ func TestBatcherCancellation(t *testing.T) {
 	go leave(4)
 	<-g.entered // under evaluation
 	go leave(2)
-	require.Eventually(t, func() bool { return b.Stats().QueueRows == 2 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Stats().QueueRows == 2 }, 10*time.Second, time.Millisecond)
 	var wg sync.WaitGroup
 	ask(t, &wg, b.Client(0), positions(t, 3, 1))
-	require.Eventually(t, func() bool { return b.Stats().QueueRows == 5 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Stats().QueueRows == 5 }, 10*time.Second, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-failed, context.Canceled)
 	require.ErrorIs(t, <-failed, context.Canceled)
@@ -311,10 +315,148 @@ func TestBatcherVersions(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return b.Stats().Batches >= 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return b.Stats().Batches >= 1 }, 10*time.Second, time.Millisecond)
 	leave()
 	wg.Wait()
 	require.Equal(t, 2, b.Stats().Batches)
+}
+
+// held is an evaluator whose weights must not be released while it evaluates, and that doesn't care for ctx.
+type held struct {
+	entered, open chan struct{}
+	evaluating    atomic.Bool
+	released      atomic.Int32
+	t             *testing.T
+}
+
+func (*held) Needs() evaluator.Needs { return evaluator.Needs{Obs: true} }
+
+func (h *held) Evaluate(context.Context, *evaluator.Batch, *evaluator.Output) error {
+	h.evaluating.Store(true)
+	defer h.evaluating.Store(false)
+	h.entered <- struct{}{}
+	<-h.open
+	return nil
+}
+
+func (h *held) Pin() (evaluator.Evaluator, uint64, func()) {
+	return h, 1, func() {
+		if h.evaluating.Load() {
+			h.t.Error("released while in use")
+		}
+		h.released.Add(1)
+	}
+}
+
+// A caller who leaves, and releases what he pinned, does not take the weights from a batch under evaluation.
+func TestBatcherKeepsWeightsInUse(t *testing.T) {
+	h := &held{entered: make(chan struct{}), open: make(chan struct{}), t: t}
+	b := newBatcher(t, h, evaluator.BatcherConfig{})
+	ev, _, release := evaluator.Pin(b.Client(0))
+	ctx, cancel := context.WithCancel(context.Background())
+	failed := make(chan error)
+	go func() {
+		out := evaluator.Output{Logits: make([]float32, 14), Value: make([]float32, 2)}
+		failed <- ev.Evaluate(ctx, positions(t, 2, 1), &out)
+	}()
+	<-h.entered
+	cancel()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	release()
+	require.Zero(t, h.released.Load())
+	close(h.open)
+	require.Eventually(t, func() bool { return h.released.Load() == 1 }, 10*time.Second, time.Millisecond)
+	_, _, release = evaluator.Pin(b.Client(0)) // nobody uses it
+	release()
+	require.Equal(t, int32(2), h.released.Load())
+}
+
+// Memory that isn't what it should be is refused by name; what an evaluator does to its own fails its batch.
+func TestBatcherRefusesBadMemory(t *testing.T) {
+	short := false
+	b := newBatcher(t, evaluator.Func(func(ctx context.Context, in *evaluator.Batch, out *evaluator.Output) error {
+		if short {
+			out.Errors = make([]error, 1)
+		}
+		return weighted(ctx, in, out)
+	}), evaluator.BatcherConfig{})
+	c := b.Client(0)
+	try := func(change func(in *evaluator.Batch, out *evaluator.Output)) error {
+		in := positions(t, 3, 1)
+		out := evaluator.Output{Logits: make([]float32, 21), Value: make([]float32, 3)}
+		change(in, &out)
+		return c.Evaluate(context.Background(), in, &out)
+	}
+	for want, change := range map[string]func(in *evaluator.Batch, out *evaluator.Output){
+		"0 observation arrays": func(in *evaluator.Batch, _ *evaluator.Output) { in.Obs = nil },
+		`"board" has 3 rows of 84`: func(in *evaluator.Batch, out *evaluator.Output) {
+			in.N = 4
+			*out = evaluator.Output{Logits: make([]float32, 28), Value: make([]float32, 4)}
+			in.Legal = nil
+		},
+		"room for 3 values and 20": func(_ *evaluator.Batch, out *evaluator.Output) { out.Logits = out.Logits[:20] },
+		"7 legal actions":          func(in *evaluator.Batch, _ *evaluator.Output) { in.Legal = in.Legal[:7] },
+	} {
+		require.ErrorContains(t, try(change), want)
+	}
+	short = true
+	require.ErrorContains(t, try(func(*evaluator.Batch, *evaluator.Output) {}), "errors of 1 rows; want 3")
+	short = false
+	require.NoError(t, try(func(*evaluator.Batch, *evaluator.Output) {}))
+	require.Zero(t, b.Stats().QueueRows)
+}
+
+// Rows of a request without chance flags have none, whatever earlier batches had.
+func TestBatcherChance(t *testing.T) {
+	marked := make(chan int, 10)
+	b := newBatcher(t, evaluator.Func(func(ctx context.Context, in *evaluator.Batch, out *evaluator.Output) error {
+		n := 0
+		for i := range in.N {
+			if in.Chance != nil && in.Chance[i] {
+				n++
+			}
+		}
+		marked <- n
+		return weighted(ctx, in, out)
+	}), evaluator.BatcherConfig{MaxWait: time.Hour})
+	with := func(n int, chance bool) *evaluator.Batch {
+		in := positions(t, n, 1)
+		if in.Chance = make([]bool, n); chance {
+			in.Chance[0], in.Chance[n-1] = true, true
+		}
+		return in
+	}
+	one, two := b.Client(0), b.Client(0)
+	var wg sync.WaitGroup
+	ask(t, &wg, one, with(6, true))
+	wg.Wait()
+	require.Equal(t, 2, <-marked)
+	leaveOne, leaveTwo := one.Enter(), two.Enter()
+	ask(t, &wg, one, positions(t, 6, 2))
+	ask(t, &wg, two, with(3, false))
+	wg.Wait()
+	require.Equal(t, 0, <-marked)
+	leaveOne()
+	leaveTwo()
+}
+
+// Close tells what is being evaluated to stop, and fails what waits.
+func TestBatcherClose(t *testing.T) {
+	g := &gate{open: make(chan struct{}), entered: make(chan int, 10)}
+	b := newBatcher(t, g, evaluator.BatcherConfig{MaxBatch: 4})
+	failed := make(chan error, 2)
+	for range 2 {
+		go func() {
+			out := evaluator.Output{Logits: make([]float32, 28), Value: make([]float32, 4)}
+			failed <- b.Client(0).Evaluate(context.Background(), positions(t, 4, 1), &out)
+		}()
+	}
+	<-g.entered
+	require.Eventually(t, func() bool { return b.Stats().QueueRows == 4 }, 10*time.Second, time.Millisecond)
+	b.Close()
+	require.ErrorIs(t, <-failed, evaluator.ErrClosed)
+	require.ErrorIs(t, <-failed, evaluator.ErrClosed)
+	require.Zero(t, b.Stats().QueueRows)
 }
 
 func TestBatcherConfig(t *testing.T) {

@@ -60,7 +60,7 @@ func (c *Checked) Evaluate(ctx context.Context, in *Batch, out *Output) error {
 	a := in.Spec.NumActions
 	for i := range in.N {
 		problem := c.value(out.Value[i])
-		if problem == "" && !out.Uniform {
+		if problem == "" && !out.Uniform && (in.Chance == nil || !in.Chance[i]) {
 			problem = checkLogits(out.Logits[i*a:(i+1)*a], in.legal(i))
 		}
 		if problem != "" && (out.Errors == nil || out.Errors[i] == nil) {

@@ -127,6 +127,11 @@ type Noise struct {
 	ActionGumbel []float32 // [B, A] for the action that is drawn at the end
 }
 
+// perPosition says that the roots have what holds for their positions alone.
+func (r *Roots) perPosition() bool {
+	return r.Invalid != nil || r.Deadlines != nil || r.Noise.given()
+}
+
 func (n *Noise) given() bool {
 	return n.Dirichlet != nil || n.RootGumbel != nil || n.ActionGumbel != nil
 }

@@ -56,7 +56,7 @@ func (s *Search) RowResult(row int, out *Result, at int) error {
 }
 
 // Replace begins the search of new roots in some rows, one entry a row; what those rows knew is forgotten. The new
-// roots may have budgets (Simulations, Fast) if the first ones had; Invalid, Deadlines and Noise they can't have.
+// roots may have budgets (Simulations, Fast) if the first ones had; Invalid, Deadlines and Noise neither may have.
 func (s *Search) Replace(rows []int32, roots *Roots) (err error) {
 	defer safe.Recover(&err)
 	n := len(rows)
@@ -70,8 +70,8 @@ func (s *Search) Replace(rows []int32, roots *Roots) (err error) {
 			len(roots.Seeds), n)
 	case (roots.Simulations == nil) != (s.roots.Simulations == nil) || (roots.Fast == nil) != (s.roots.Fast == nil):
 		return fmt.Errorf("%w: budgets of rows; want the same kinds as the first roots had", ErrConfig)
-	case roots.Invalid != nil || roots.Deadlines != nil || roots.Noise.given():
-		return fmt.Errorf("%w: masks, deadlines or noise of rows; want none", ErrConfig)
+	case roots.perPosition() || s.roots.perPosition():
+		return fmt.Errorf("%w: masks, deadlines or noise of rows, which hold for one position; want none", ErrConfig)
 	}
 	if err := roots.validate(s.actions, s.cfg.NumSimulations); err != nil {
 		return err

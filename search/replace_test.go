@@ -78,5 +78,12 @@ func TestReplace(t *testing.T) {
 		s.Close()
 		require.ErrorIs(t, s.Replace([]int32{0}, roots(0)), search.ErrClosed)
 	}
+	masked, err := search.New(r.store, &search.Roots{
+		States: states[:1], Seeds: seeds[:1], Invalid: []bool{true, false, false, false, false, false, false},
+	}, r.plain(tree.Gumbel, 4), evaluator.Needs{Obs: true})
+	require.NoError(t, err)
+	err = masked.Replace([]int32{0}, &search.Roots{States: states[1:2], Seeds: seeds[1:2]})
+	require.ErrorContains(t, err, "hold for one position", "the mask was the first root's")
+	masked.Close()
 	require.Zero(t, r.store.Stats().Reserved)
 }

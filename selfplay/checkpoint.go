@@ -20,7 +20,7 @@ var ErrCheckpoint = errors.New("selfplay: bad checkpoint")
 // A run's folder:
 //
 //	latest                    the name of the newest complete checkpoint
-//	checkpoint-000123/        written whole before latest names it
+//	checkpoint-000123-4567/   of an iteration and a learning step; written whole before latest names it
 //	    run.json              settings and counters
 //	    model/                the network that learns
 //	    trainer.safetensors   the optimiser's memory, and the mean of the weights
@@ -56,7 +56,8 @@ func hasCheckpoint(dir string) (bool, error) {
 func (r *Run) Save() error {
 	now := r.state
 	now.Seconds = r.elapsed().Seconds()
-	name := fmt.Sprintf("checkpoint-%06d", now.Iteration)
+	// The learner goes on within an iteration: what latest names is never written again.
+	name := fmt.Sprintf("checkpoint-%06d-%d", now.Iteration, r.trainer.Steps())
 	dir := filepath.Join(r.dir, name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

@@ -99,8 +99,9 @@ func (c curve) cut(iteration int) error {
 	kept := []byte(curveHeader)
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for lines.Scan() {
-		first, _, _ := strings.Cut(lines.Text(), ",")
-		if n, err := strconv.Atoi(first); err == nil && n <= iteration {
+		fields := strings.Split(lines.Text(), ",")
+		whole := len(fields) == strings.Count(curveHeader, ",")+1
+		if n, err := strconv.Atoi(fields[0]); whole && err == nil && n <= iteration {
 			kept = append(append(kept, lines.Bytes()...), '\n')
 		}
 	}

@@ -149,11 +149,15 @@ func (g *Games) Play(ctx context.Context, ev evaluator.Evaluator, first, count i
 			cancel()
 		}
 	}
-	if n := min(g.cfg.Parallel, count); g.workers == nil || n == 1 {
-		part(0, n)
-	} else {
-		g.workers.Run(n, min(g.workers.Size(), n), part)
+	n, parts := min(g.cfg.Parallel, count), 1
+	if g.workers != nil {
+		parts = max(1, min(g.workers.Size(), n))
 	}
+	var wg sync.WaitGroup // goroutines of our own: the store has work for the workers meanwhile
+	for i := range parts {
+		wg.Go(func() { part(i*n/parts, (i+1)*n/parts) })
+	}
+	wg.Wait()
 	slices.SortFunc(done, func(a, b *Episode) int { return a.index - b.index })
 	return done, errs
 }

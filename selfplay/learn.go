@@ -16,7 +16,7 @@ func (r *Run) learn(ctx context.Context) error {
 		return nil
 	}
 	r.trainer.SetLearningRate(r.learningRate())
-	rnd := rng.New(r.cfg.Seed, uint64(r.state.Iteration), 1<<40)
+	rnd := rng.New(r.cfg.Seed, uint64(r.trainer.Steps()), 1<<40)
 	var total gorgonia.Loss
 	steps := int(r.state.Debt)
 	for range steps {
@@ -28,11 +28,11 @@ func (r *Run) learn(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		r.state.Debt--
 		total.Policy += l.Policy / float32(steps)
 		total.Value += l.Value / float32(steps)
 		total.Gradient += l.Gradient / float32(steps)
 	}
-	r.state.Debt -= float64(steps)
 	if steps > 0 {
 		r.last.Loss = total
 	}

@@ -449,3 +449,30 @@ func TestGamesOnThreads(t *testing.T) {
 	require.Zero(t, store.Stats().Live)
 	require.Zero(t, store.Stats().Reserved)
 }
+
+// The curve has a line an iteration, each once, whatever was in the folder before: the lines of a run that was killed
+// before its first checkpoint, or half a line.
+func TestCurve(t *testing.T) {
+	env, _ := ticTacToe(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	path := filepath.Join(dir, selfplay.CurveFile)
+	require.NoError(t, os.WriteFile(path, []byte("iteration,games\n1,2,3\n7,"), 0o644))
+	stopAfter(t, dir, env, tinyConfig(env), 3)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, append(data, "4,40,1,1,1,1,1,1,1\n3,3"...), 0o644)) // after the checkpoint
+	resumed, err := selfplay.Resume(dir, nil, nil)
+	require.NoError(t, err)
+	require.NoError(t, resumed.Train(context.Background()))
+	resumed.Close()
+	points, err := selfplay.ReadCurve(dir)
+	require.NoError(t, err)
+	require.Len(t, points, 6)
+	for i, p := range points {
+		require.Equal(t, i+1, p.Iteration)
+		require.Equal(t, 10*(i+1), p.Games)
+	}
+	_, err = selfplay.ReadCurve(t.TempDir())
+	require.ErrorIs(t, err, selfplay.ErrCurve)
+}

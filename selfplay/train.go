@@ -73,6 +73,10 @@ func NewRun(dir string, env *envs.Env, cfg Config, report func(Progress)) (*Run,
 	if err != nil {
 		return nil, err
 	}
+	if err := r.curve.cut(0); err != nil { // of a run that ended before its first checkpoint
+		r.Close()
+		return nil, err
+	}
 	return r, r.actor.set(r.learner.Params(), 0)
 }
 

@@ -44,6 +44,27 @@ type exporter struct {
 	params []Param
 }
 
+// own is the name of a tensor that is no input and no output: an observation array may have any name.
+func (e *exporter) own(name string) string {
+	if name == "prior_logits" || name == "value" {
+		return name
+	}
+	return "azserve/" + name
+}
+
+// Node adds an operator.
+func (e *exporter) Node(op, output string, inputs []string, attributes ...onnxfile.Attribute) string {
+	return e.Graph.Node(op, e.own(output), inputs, attributes...)
+}
+
+// Floats adds a constant.
+func (e *exporter) Floats(p Param, shape ...int) string {
+	if len(shape) == 0 {
+		shape = p.Shape
+	}
+	return e.Graph.Floats(e.own(p.Name), shape, p.Data)
+}
+
 // next returns the next layer's weight and bias.
 func (e *exporter) next() (w, bias Param) {
 	w, bias = e.params[0], e.params[1]
@@ -52,17 +73,19 @@ func (e *exporter) next() (w, bias Param) {
 }
 
 func (e *exporter) reshape(x, output string, shape ...int64) string {
-	return e.Node("Reshape", output, []string{x, e.Ints(output+".shape", shape...)})
+	return e.Node("Reshape", output, []string{x, e.Ints(e.own(output+".shape"), shape...)})
 }
 
 // gemm writes y = x*w + b.
 func (e *exporter) gemm(x, output string, w, bias Param) string {
 	return e.Node("Gemm", output, []string{
-		x, e.Floats(w.Name, w.Shape, w.Data), e.Floats(bias.Name, bias.Shape, bias.Data),
+		x, e.Floats(w), e.Floats(bias),
 	})
 }
 
-func (e *exporter) relu(x string) string { return e.Node("Relu", x+".relu", []string{x}) }
+func (e *exporter) relu(x string) string {
+	return e.Graph.Node("Relu", x+".relu", []string{x})
+}
 
 func (e *exporter) mlp(inputs []string) (value string) {
 	flat := make([]string, len(inputs))
@@ -143,6 +166,6 @@ func (e *exporter) conv(x, output string, size int) string {
 	}
 	half := int64(size / 2)
 	return e.Node("Conv", output, []string{
-		x, e.Floats(w.Name, []int{out, in, size, size}, data), e.Floats(bias.Name, bias.Shape, bias.Data),
+		x, e.Floats(Param{Name: w.Name, Data: data}, out, in, size, size), e.Floats(bias),
 	}, onnxfile.Attribute{Name: "pads", Ints: []int64{half, half, half, half}})
 }

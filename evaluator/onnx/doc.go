@@ -3,8 +3,9 @@
 //
 // What a model must have, checked when it is opened:
 //
-//   - an input for each observation array of the environment, with the array's name, or with any name if there is
-//     just one; [batch, shape...] or [batch, all elements], of type float32 or of the array's own;
+//   - inputs that are observation arrays of the environment, by the arrays' names, or by any name if there is just
+//     one array; what a model doesn't read it need not have. [batch, shape...] or [batch, all elements], of type
+//     float32 or of the array's own;
 //   - if it likes, an input action_mask [batch, A] of type bool or float32;
 //   - the outputs prior_logits [batch, A] and value [batch] or [batch, 1], both float32, in any order; two
 //     outputs of other names are told apart by their shapes. The value is from the view of the player to move.

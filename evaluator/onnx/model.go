@@ -44,12 +44,7 @@ func Open(path string, env *envs.Env, o Options) (*Model, error) {
 		return nil, fmt.Errorf("%w: %w", ErrModel, err)
 	}
 	m.file.info = info
-	version, err := fileVersion(path)
-	if err != nil {
-		return nil, err
-	}
-	m.current, err = open(path, nil, version, env, &m.opts)
-	if err != nil {
+	if m.current, err = m.read(); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -126,22 +121,37 @@ func (m *Model) look() {
 		return
 	}
 	w.info = info
-	version, err := m.read()
+	version := uint64(0)
+	s, err := m.read()
+	if err == nil {
+		version, err = s.version, m.swap(s)
+	}
 	if m.opts.OnReload != nil {
 		m.opts.OnReload(version, err)
 	}
 }
 
-func (m *Model) read() (uint64, error) {
-	version, err := fileVersion(m.file.path)
-	if err != nil {
-		return 0, err
+// read opens the file. Weights beside it are found by its path, so it can't be opened from its bytes; if it is
+// replaced meanwhile, it is opened again, so that the version is that of the weights.
+func (m *Model) read() (*session, error) {
+	for tries := 3; ; tries-- {
+		version, err := fileVersion(m.file.path)
+		if err != nil {
+			return nil, err
+		}
+		s, err := open(m.file.path, nil, version, m.env, &m.opts)
+		if err != nil {
+			return nil, err
+		}
+		after, err := fileVersion(m.file.path)
+		if err == nil && after == version {
+			return s, nil
+		}
+		_ = s.session.Destroy()
+		if tries == 1 {
+			return nil, fmt.Errorf("%w: %s: it changes all the time", ErrModel, m.file.path)
+		}
 	}
-	s, err := open(m.file.path, nil, version, m.env, &m.opts)
-	if err != nil {
-		return 0, err
-	}
-	return version, m.swap(s)
 }
 
 // Version returns the version of the weights: of a file, the first 8 bytes of its SHA-256.

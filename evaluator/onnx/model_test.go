@@ -94,8 +94,14 @@ func batchOf(env *envs.Env, n int, seed uint64) *evaluator.Batch {
 // An exported network answers as the network itself.
 func TestExport(t *testing.T) {
 	needLibrary(t)
+	planes, err := envs.Make("Maze-v0", envs.Keywords{"obs": []byte(`"planes"`)}) // an array with the name of a tensor
+	require.NoError(t, err)
+	all := []*envs.Env{planes}
 	for _, id := range []string{"ConnectFour-v0", "TicTacToe-v0", "Gomoku-v0", "CartPole-v1", "Maze-v0"} {
-		env := makeEnv(t, id)
+		all = append(all, makeEnv(t, id))
+	}
+	for _, env := range all {
+		id := env.Spec().ID
 		for name, net := range networks(t, env) {
 			t.Run(id+" "+name, func(t *testing.T) {
 				data, err := net.ONNX(env)

@@ -156,10 +156,16 @@ func (p *ports) connectOutputs(out []ort.InputOutputInfo, spec *envs.Spec) error
 	}
 	isValue := func(x *ort.InputOutputInfo) bool { return fits(x.Dimensions, nil) || fits(x.Dimensions, []int{1}) }
 	logits, value := named(logitsName), named(valueName)
-	if (logits < 0 || value < 0) && len(out) == 2 && spec.NumActions > 1 {
-		logits, value = 0, 1
-		if isValue(&out[0]) {
+	if len(out) == 2 && spec.NumActions > 1 {
+		switch {
+		case logits >= 0 && value < 0:
+			value = 1 - logits
+		case value >= 0 && logits < 0:
+			logits = 1 - value
+		case logits < 0 && isValue(&out[0]) && !isValue(&out[1]):
 			logits, value = 1, 0
+		case logits < 0:
+			logits, value = 0, 1
 		}
 	}
 	if logits < 0 || value < 0 {
