@@ -16,6 +16,7 @@ import numpy as np
 import azserve
 import eval_rows
 import jax_rows
+import mctx_peer
 import pool_rows
 from measure import Row, in_turns, installed
 
@@ -33,34 +34,9 @@ def azserve_search(policy: str, roots: int, sims: int, env: str = "ConnectFour-v
 
 
 def mctx_search(policy: str, roots: int, sims: int):
-    import jax
-    import jax.numpy as jnp
-    import mctx
     import pgx
 
-    env = pgx.make("connect_four")
-    init, step = jax.jit(jax.vmap(env.init)), jax.vmap(env.step)
-    state = init(jax.random.split(jax.random.PRNGKey(0), roots))
-
-    def recurrent(_, key, action, state):
-        mover = state.current_player
-        nxt = step(state, action)
-        reward = nxt.rewards[jnp.arange(roots), mover]
-        discount = jnp.where(nxt.terminated, 0.0, -1.0)
-        logits = jnp.where(nxt.legal_action_mask, 0.0, jnp.finfo(jnp.float32).min)
-        out = mctx.RecurrentFnOutput(
-            reward=reward, discount=discount, prior_logits=logits, value=jnp.zeros(roots)
-        )
-        return out, nxt
-
-    @jax.jit
-    def run(key, state):
-        root = mctx.RootFnOutput(prior_logits=jnp.zeros((roots, 7)), value=jnp.zeros(roots), embedding=state)
-        f = mctx.gumbel_muzero_policy if policy == "gumbel" else mctx.muzero_policy
-        return f((), key, root, recurrent, sims, invalid_actions=~state.legal_action_mask).action
-
-    key = jax.random.PRNGKey(1)
-    return lambda: run(key, state).block_until_ready()
+    return mctx_peer.search(pgx.make("connect_four"), mctx_peer.uniform, policy, roots, sims)
 
 
 def gumbel_mcts_search(policy: str, roots: int, sims: int, game: str):

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 
+import mctx_peer
 import numpy as np
 from measure import Row, best, in_turns, installed
 
@@ -181,40 +182,9 @@ def batch_fill(games: int, folder: pathlib.Path) -> float:
 
 
 def mctx_selfplay(blocks: int, planes: int, n: int, sims: int):
-    import jax
-    import jax.numpy as jnp
-    import mctx
     import pgx
 
-    env, apply = pgx.make("connect_four"), jax_apply(blocks, planes)
-    init, step = jax.jit(jax.vmap(env.init)), jax.vmap(env.step)
-    state = init(jax.random.split(jax.random.PRNGKey(0), n))
-
-    def answer(state):
-        logits, value = apply(state.observation)
-        return jnp.where(state.legal_action_mask, logits, jnp.finfo(jnp.float32).min), value
-
-    def recurrent(_, key, action, state):
-        mover = state.current_player
-        nxt = step(state, action)
-        logits, value = answer(nxt)
-        discount = jnp.where(nxt.terminated, 0.0, -1.0)
-        value = jnp.where(nxt.terminated, 0.0, value)
-        reward = nxt.rewards[jnp.arange(n), mover]
-        return mctx.RecurrentFnOutput(reward=reward, discount=discount, prior_logits=logits, value=value), nxt
-
-    @jax.jit
-    def run(key, state):
-        logits, value = answer(state)
-        root = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=state)
-        mask = ~state.legal_action_mask
-        return mctx.gumbel_muzero_policy((), key, root, recurrent, sims, invalid_actions=mask).action
-
-    moves = np.random.default_rng(2).integers(7, size=(4, n))
-    for a in moves:
-        state = jax.jit(step)(state, jnp.asarray(a))
-    key = jax.random.PRNGKey(1)
-    return lambda: run(key, state).block_until_ready()
+    return mctx_peer.search(pgx.make("connect_four"), jax_apply(blocks, planes), "gumbel", n, sims, plies=4)
 
 
 def selfplay_rows(seconds: float, quick: bool):

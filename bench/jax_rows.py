@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 
+import mctx_peer
 import numpy as np
 from measure import Row, in_turns, installed
 
@@ -68,42 +69,11 @@ def network(hidden: int):
 
 def mctx_pure(policy: str, roots: int, sims: int, hidden: int):
     """Return mctx's search over the pure environment."""
-    import jax
-    import jax.numpy as jnp
-    import mctx
-
     import azserve.jax_api as aj
 
-    env, net = aj.PureEnv("ConnectFour-v0"), network(hidden)
-    step = jax.vmap(env.step)
-    state = jax.jit(jax.vmap(env.init))(jax.random.split(jax.random.key(0), roots))
-
-    def look(state):
-        logits, value = net(state.observation)
-        return jnp.where(state.legal_action_mask, logits, jnp.finfo(jnp.float32).min), value
-
-    def recurrent(_, key, action, state):
-        mover = state.current_player
-        state = step(state, action)
-        logits, value = look(state)
-        over = state.terminated
-        out = mctx.RecurrentFnOutput(
-            reward=state.rewards[jnp.arange(roots), mover], discount=jnp.where(over, 0.0, -1.0),
-            prior_logits=logits, value=jnp.where(over, 0.0, value),
-        )
-        return out, state
-
-    f = mctx.gumbel_muzero_policy if policy == "gumbel" else mctx.muzero_policy
-
-    @jax.jit
-    def run(key, state):
-        logits, value = look(state)
-        root = mctx.RootFnOutput(prior_logits=logits, value=value, embedding=state)
-        return f((), key, root, recurrent, sims, invalid_actions=~state.legal_action_mask).action
-
-    key = jax.random.key(1)
-    jax.block_until_ready(run(key, state))
-    return lambda: jax.block_until_ready(run(key, state))
+    run = mctx_peer.search(aj.PureEnv("ConnectFour-v0"), network(hidden), policy, roots, sims)
+    run()
+    return run
 
 
 def own_search(policy: str, roots: int, sims: int, hidden: int):

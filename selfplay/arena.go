@@ -96,34 +96,39 @@ func (m *match) open() error {
 }
 
 // randomOpening returns legal moves from the first state of a seed after which the game goes on: at most plies.
-func randomOpening(store *statestore.Store, plies int, start, seed uint64) ([]int32, error) {
-	a := store.Env().Spec().NumActions
-	at, mask := make([]int32, 1), make([]bool, a)
+func randomOpening(store *statestore.Store, plies int, start, seed uint64) (moves []int32, err error) {
+	at := make([]int32, 1)
 	if err := store.Reset(nil, []uint64{start}, at); err != nil {
 		return nil, err
 	}
 	defer func() { _ = store.Release(at) }()
-	var moves []int32
 	for i := range plies {
-		if err := store.Read(at, statestore.View{Mask: mask}); err != nil {
-			return nil, err
+		next, action, err := randomMove(store, at[0], rng.Derive(seed, uint64(i)))
+		if err != nil || next == at[0] {
+			return moves, err
 		}
-		action := pick(mask, rng.Derive(seed, uint64(i)))
-		over := make([]bool, 1)
-		out := statestore.Steps{Children: make([]int32, 1), Terminated: over}
-		if err := store.Simulate(at, []int32{action}, &out); err != nil {
-			return nil, err
-		}
-		if over[0] {
-			return moves, store.Release(out.Children)
-		}
-		if err := store.Release(at); err != nil {
-			return nil, err
-		}
-		at = out.Children
+		at[0] = next
 		moves = append(moves, action)
 	}
 	return moves, nil
+}
+
+// randomMove plays a random move in a state, which is released, and returns the next state. Where the game would end
+// by that move, the state stays as it is, and is returned.
+func randomMove(store *statestore.Store, state int32, seed uint64) (next, action int32, err error) {
+	before, mask := []int32{state}, make([]bool, store.Env().Spec().NumActions)
+	if err := store.Read(before, statestore.View{Mask: mask}); err != nil {
+		return state, 0, err
+	}
+	action = pick(mask, seed)
+	out := statestore.Steps{Children: make([]int32, 1), Terminated: make([]bool, 1), Truncated: make([]bool, 1)}
+	if err := store.Simulate(before, []int32{action}, &out); err != nil {
+		return state, 0, err
+	}
+	if out.Terminated[0] || out.Truncated[0] {
+		return state, action, store.Release(out.Children)
+	}
+	return out.Children[0], action, store.Release(before)
 }
 
 // move lets a player move in all games where it is his turn. It returns false if there is none.

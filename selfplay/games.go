@@ -179,33 +179,18 @@ func (g *Games) start(index uint64) (*live, error) {
 	}
 	l.state = h[0]
 	for range opening {
-		if moved, err := g.randomMove(l); err != nil {
+		next, _, err := randomMove(g.store, l.state, rng.Derive(g.cfg.Seed, l.index, l.ply, 1))
+		if err != nil {
 			g.drop(l)
 			return nil, err
-		} else if !moved {
+		}
+		if next == l.state {
 			break
 		}
+		l.state = next
+		l.ply++
 	}
 	return l, nil
-}
-
-// randomMove plays a random move, unless the game would end by it.
-func (g *Games) randomMove(l *live) (moved bool, err error) {
-	before, mask := []int32{l.state}, make([]bool, g.store.Env().Spec().NumActions)
-	if err := g.store.Read(before, statestore.View{Mask: mask}); err != nil {
-		return false, err
-	}
-	out := statestore.Steps{Children: make([]int32, 1), Terminated: make([]bool, 1), Truncated: make([]bool, 1)}
-	action := pick(mask, rng.Derive(g.cfg.Seed, l.index, l.ply, 1))
-	if err := g.store.Simulate(before, []int32{action}, &out); err != nil {
-		return false, err
-	}
-	if out.Terminated[0] || out.Truncated[0] {
-		return false, g.store.Release(out.Children)
-	}
-	l.state = out.Children[0]
-	l.ply++
-	return true, g.store.Release(before)
 }
 
 func (g *Games) drop(l *live) {

@@ -19,11 +19,7 @@ import (
 
 // TestMain finds the OpenBLAS of the repository's .venv, if there is one.
 func TestMain(m *testing.M) {
-	if os.Getenv("VIRTUAL_ENV") == "" {
-		if dir, err := filepath.Abs("../../.venv"); err == nil {
-			_ = os.Setenv("VIRTUAL_ENV", dir)
-		}
-	}
+	evaluatortest.UseVenv("../../.venv")
 	os.Exit(m.Run())
 }
 

@@ -96,7 +96,7 @@ func (c *conv) SymDiff(in gorgonia.Nodes, y, g *gorgonia.Node) (gorgonia.Nodes, 
 	if out[1], err = gorgonia.ApplyOp(c.weightGrad(), in[0], g); err != nil {
 		return nil, err
 	}
-	if out[2], err = gorgonia.ApplyOp(newPlaneSums(c.out), g); err != nil {
+	if out[2], err = gorgonia.ApplyOp(newSums(c.out), g); err != nil {
 		return nil, err
 	}
 	if c.skip {
@@ -142,17 +142,6 @@ func (c *conv) weightGrad() *op {
 			p.each(in[0], func(patches []float32, cell, cells int) {
 				gemm(true, false, p.width(), c.out, cells, patches, p.width(), in[1][cell*c.out:], c.out, 1, dw, c.out)
 			})
-		},
-	}
-}
-
-// newPlaneSums adds a matrix of cells*planes columns up over rows and cells.
-func newPlaneSums(planes int) *op {
-	return &op{
-		name: fmt.Sprintf("azserve.planeSums %d", planes), inputs: []hm.Type{matrixType}, output: vectorType,
-		shape: func([]tensor.Shape) tensor.Shape { return tensor.Shape{planes} },
-		do: func(out []float32, _ tensor.Shape, in [][]float32, _ []tensor.Shape) {
-			sumRows(in[0], out)
 		},
 	}
 }

@@ -59,7 +59,7 @@ func (l *linear) SymDiff(in gorgonia.Nodes, y, g *gorgonia.Node) (gorgonia.Nodes
 	if out[1], err = gorgonia.ApplyOp(newProduct(true, false), in[0], g); err != nil {
 		return nil, err
 	}
-	out[2], err = gorgonia.ApplyOp(newColumnSums(), g)
+	out[2], err = gorgonia.ApplyOp(newSums(in[2].Shape()[0]), g)
 	return out, err
 }
 
@@ -99,11 +99,12 @@ func newProduct(ta, tb bool) *op {
 	}
 }
 
-// newColumnSums adds the rows of a matrix.
-func newColumnSums() *op {
+// newSums adds the rows of a matrix, read as rows of n numbers: what the gradient of a bias is, of a dense layer's
+// and of a convolution's, whose matrix has several cells a row.
+func newSums(n int) *op {
 	return &op{
-		name: "azserve.columnSums", inputs: []hm.Type{matrixType}, output: vectorType,
-		shape: func(in []tensor.Shape) tensor.Shape { return tensor.Shape{in[0][1]} },
+		name: fmt.Sprintf("azserve.sums %d", n), inputs: []hm.Type{matrixType}, output: vectorType,
+		shape: func([]tensor.Shape) tensor.Shape { return tensor.Shape{n} },
 		do: func(out []float32, _ tensor.Shape, in [][]float32, _ []tensor.Shape) {
 			sumRows(in[0], out)
 		},

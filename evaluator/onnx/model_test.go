@@ -32,11 +32,7 @@ func needLibrary(t testing.TB) {
 }
 
 func TestMain(m *testing.M) {
-	if os.Getenv("VIRTUAL_ENV") == "" {
-		if dir, err := filepath.Abs("../../.venv"); err == nil {
-			_ = os.Setenv("VIRTUAL_ENV", dir)
-		}
-	}
+	evaluatortest.UseVenv("../../.venv")
 	os.Exit(m.Run())
 }
 

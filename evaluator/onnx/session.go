@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -83,7 +84,7 @@ func (s *session) Evaluate(ctx context.Context, in *evaluator.Batch, out *evalua
 	c.inputs, c.outputs = c.inputs[:0], c.outputs[:0]
 	defer c.free()
 	for i := range s.inputs {
-		if err := c.add(&c.inputs)(s.inputs[i].tensor(in, &c.floats[i])); err != nil {
+		if err := c.input(s.inputs[i].tensor(in, &c.floats[i])); err != nil {
 			return err
 		}
 	}
@@ -92,8 +93,8 @@ func (s *session) Evaluate(ctx context.Context, in *evaluator.Batch, out *evalua
 	if len(s.value.Dimensions) == 2 {
 		value = ort.NewShape(n, 1)
 	}
-	err := errors.Join(c.add(&c.outputs)(floatTensor(ort.NewShape(n, a), out.Logits)),
-		c.add(&c.outputs)(floatTensor(value, out.Value)))
+	err := errors.Join(c.output(floatTensor(ort.NewShape(n, a), out.Logits)),
+		c.output(floatTensor(value, out.Value)))
 	if err != nil {
 		return err
 	}
@@ -129,15 +130,16 @@ func (s *session) run(ctx context.Context, c *scratch) error {
 	return nil
 }
 
-// add returns a function that keeps a new tensor in a list, so that it is freed.
-func (c *scratch) add(list *[]ort.Value) func(ort.Value, error) error {
-	return func(v ort.Value, err error) error {
-		if err != nil {
-			return fmt.Errorf("onnx: %w", err)
-		}
-		*list = append(*list, v)
-		return nil
+// input and output keep a new tensor, so that it is freed.
+func (c *scratch) input(v ort.Value, err error) error  { return keep(&c.inputs, v, err) }
+func (c *scratch) output(v ort.Value, err error) error { return keep(&c.outputs, v, err) }
+
+func keep(list *[]ort.Value, v ort.Value, err error) error {
+	if err != nil {
+		return fmt.Errorf("onnx: %w", err)
 	}
+	*list = append(*list, v)
+	return nil
 }
 
 func (c *scratch) free() {
@@ -152,67 +154,38 @@ func (c *scratch) free() {
 func (p *port) tensor(in *evaluator.Batch, scratch *[]float32) (ort.Value, error) {
 	shape := ort.Shape(append([]int64{int64(in.N)}, p.dims...))
 	n := int(shape.FlattenedSize())
-	var bools []bool
-	if p.array == mask {
-		bools = in.Legal
-		if bools == nil { // every action is always legal
-			return floatOrBool(p.kind, shape, nil, fill(scratch, n))
-		}
-	} else {
-		a := &in.Obs[p.array]
-		bools = a.Bool
-		switch {
-		case p.kind == ort.TensorElementDataTypeFloat && a.F32 != nil:
-			return floatTensor(shape, a.F32)
-		case p.kind == ort.TensorElementDataTypeFloat:
-			*scratch = fit(*scratch, n)
-			for i := range in.N {
-				a.Floats(i, (*scratch)[i*a.Size():(i+1)*a.Size()])
-			}
-			return floatTensor(shape, *scratch)
-		case a.F64 != nil:
-			return tensorOf(ort.NewTensor(shape, a.F64[:n]))
-		case a.I32 != nil:
-			return tensorOf(ort.NewTensor(shape, a.I32[:n]))
-		case a.U8 != nil:
-			return tensorOf(ort.NewTensor(shape, a.U8[:n]))
-		}
-	}
-	if p.kind == ort.TensorElementDataTypeFloat {
+	a := p.source(in)
+	switch {
+	case p.kind == ort.TensorElementDataTypeFloat && a.F32 != nil:
+		return floatTensor(shape, a.F32)
+	case p.kind == ort.TensorElementDataTypeFloat:
 		*scratch = fit(*scratch, n)
-		for i, b := range bools[:n] {
-			(*scratch)[i] = 0
-			if b {
-				(*scratch)[i] = 1
-			}
+		for i := range in.N {
+			a.Floats(i, (*scratch)[i*a.Size():(i+1)*a.Size()])
 		}
+		return floatTensor(shape, *scratch)
+	case a.F64 != nil:
+		return tensorOf(ort.NewTensor(shape, a.F64[:n]))
+	case a.I32 != nil:
+		return tensorOf(ort.NewTensor(shape, a.I32[:n]))
+	case a.U8 != nil:
+		return tensorOf(ort.NewTensor(shape, a.U8[:n]))
 	}
-	return floatOrBool(p.kind, shape, bools, *scratch)
-}
-
-// floatOrBool makes a tensor of a mask in either of its types; nil bools are all true.
-func floatOrBool(kind ort.TensorElementDataType, shape ort.Shape, bools []bool, floats []float32) (ort.Value, error) {
-	if kind == ort.TensorElementDataTypeFloat {
-		return floatTensor(shape, floats)
-	}
-	n := int(shape.FlattenedSize())
-	if bools == nil {
-		bools = make([]bool, n)
-		for i := range bools {
-			bools[i] = true
-		}
-	}
-	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&bools[0])), n) // a bool is one byte, 0 or 1, as in ONNX
+	bytes := unsafe.Slice((*byte)(unsafe.Pointer(&a.Bool[0])), n) // a bool is one byte, 0 or 1, as in ONNX
 	return tensorOf(ort.NewCustomDataTensor(shape, bytes, ort.TensorElementDataTypeBool))
 }
 
-// fill returns n ones.
-func fill(scratch *[]float32, n int) []float32 {
-	*scratch = fit(*scratch, n)
-	for i := range *scratch {
-		(*scratch)[i] = 1
+// source is the array of the batch that goes into a port.
+func (p *port) source(in *evaluator.Batch) *envs.Array {
+	if p.array != mask {
+		return &in.Obs[p.array]
 	}
-	return *scratch
+	legal := in.Legal
+	if legal == nil { // every action is always legal
+		legal = slices.Repeat([]bool{true}, in.N*in.Spec.NumActions)
+	}
+	a := envs.Array{Bool: legal}.WithSize(in.Spec.NumActions)
+	return &a
 }
 
 func fit(x []float32, n int) []float32 {
