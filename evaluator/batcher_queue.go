@@ -256,7 +256,7 @@ func (b *Batcher) gather(t *batch) {
 		}
 		if t.n == 0 {
 			t.weights = r.weights
-			t.weights.uses++
+			t.uses++
 		}
 		r.next += n
 		r.client.taken += n

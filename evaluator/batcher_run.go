@@ -133,8 +133,8 @@ func (b *Batcher) finish(t *batch, err error, took time.Duration) {
 	b.settle(t, err, took)
 	t.cancel()
 	b.mu.Lock()
-	t.weights.uses--
-	free := t.weights.free()
+	t.uses--
+	free := t.free()
 	b.mu.Unlock()
 	free()
 }
