@@ -67,8 +67,19 @@ bench-peers: build ## install the peers that bench measures against
 bench-peers-torch: bench-peers ## and the peer that needs torch (6 GB)
 	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -r bench/peers-torch.txt
 
-generate: ## everything generated is checked in; nothing is generated yet
-	@echo "nothing to generate"
+GEN := .venv-generate
+
+$(GEN)/.installed: go.mod
+	$(PYTHON) -m venv $(GEN)
+	$(GEN)/bin/python -m pip install -q --disable-pip-version-check 'grpcio-tools==1.76.0'
+	GOBIN=$(CURDIR)/$(GEN)/bin $(GO) install google.golang.org/protobuf/cmd/protoc-gen-go \
+		google.golang.org/grpc/cmd/protoc-gen-go-grpc
+	@touch $@
+
+generate: $(GEN)/.installed ## write the Go and Python code of api/azserve/v1/*.proto, which is checked in
+	PATH=$(CURDIR)/$(GEN)/bin:$$PATH $(GEN)/bin/python -m grpc_tools.protoc -I api \
+		--go_out=api --go_opt=paths=source_relative --go-grpc_out=api --go-grpc_opt=paths=source_relative \
+		--python_out=python/src --pyi_out=python/src --grpc_python_out=python/src $(sort $(wildcard api/azserve/v1/*.proto))
 
 clean: ## remove what was built
-	rm -rf bin $(VENV) $(NATIVE)
+	rm -rf bin $(VENV) $(GEN) $(NATIVE)

@@ -25,7 +25,7 @@ type BinPackConfig struct {
 	SplitEps          float64          `json:"split_eps" default:"0.3" doc:"random: least share of a box on either side of a cut, 0 to 0.5"`
 	ProbSplitOneItem  float64          `json:"prob_split_one_item" default:"0.7" doc:"random: chance of one cut anywhere in place of equal parts, 0 to 1"`
 	SplitNumSameItems int              `json:"split_num_same_items" default:"2" doc:"random: most equal parts, 1 to max_num_items"`
-	CSVPath           string           `json:"csv_path" default:"\"\"" doc:"csv: file with the columns Item_Name,Length,Width,Height,Quantity"`
+	CSVPath           string           `json:"csv_path" file:"true" default:"\"\"" doc:"csv: file with the columns Item_Name,Length,Width,Height,Quantity"`
 	Instance          *BinPackInstance `json:"instance" default:"null" doc:"instance: {\"container\": [x, y, z], \"items\": [[x, y, z], ...]}, and if known \"solution\""`
 	ShowSolution      bool             `json:"show_solution" default:"false" doc:"info[\"solution\"]: where each item lies in a known packing of all, -1 if unknown"`
 }

@@ -14,7 +14,11 @@ type Env struct {
 	stateSize  int
 	symmetries []Symmetry
 	caps       Capabilities
+	keywords   Keywords
 }
+
+// Keywords returns the keywords that Make was given; the same ones make the same environment. Read-only.
+func (e *Env) Keywords() Keywords { return e.keywords }
 
 // Capabilities says which optional interfaces the rules have.
 type Capabilities struct {

@@ -48,6 +48,7 @@ type Keyword struct {
 	Kind    string // Go's name of the type
 	Default string // as JSON; empty if the keyword must be given
 	Doc     string // unit and range
+	File    bool   // a text is the path of a file that is read (tag file:"true")
 }
 
 // NewEntry makes a registry entry from a constructor of rules. Its argument C is a struct of
@@ -74,9 +75,21 @@ func keywordDocs(t reflect.Type) []Keyword {
 	out := make([]Keyword, t.NumField())
 	for i, name := range keywordNames(t) {
 		f := t.Field(i)
-		out[i] = Keyword{name, f.Type.String(), f.Tag.Get("default"), f.Tag.Get("doc")}
+		out[i] = Keyword{name, f.Type.String(), f.Tag.Get("default"), f.Tag.Get("doc"), f.Tag.Get("file") == "true"}
 	}
 	return out
+}
+
+// ReadsFile returns the name of a keyword that would make the environment read a file of this machine, "" if there is
+// none: servers refuse that from strangers.
+func (e *Entry) ReadsFile(kw Keywords) string {
+	for _, k := range e.Keywords {
+		var path string
+		if k.File && json.Unmarshal(kw[k.Name], &path) == nil && path != "" {
+			return k.Name
+		}
+	}
+	return ""
 }
 
 func defaultsOf(keywords []Keyword) Keywords {
@@ -114,7 +127,11 @@ func Make(id string, kw Keywords) (*Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.define(id, kw)
+	env, err := e.define(id, kw)
+	if err == nil {
+		env.keywords = kw
+	}
+	return env, err
 }
 
 // Lookup returns the entry registered under an id.

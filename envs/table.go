@@ -25,7 +25,7 @@ type Table struct {
 
 // TableConfig holds the keywords.
 type TableConfig struct {
-	Table Tables `json:"table" doc:"the tables, or the path of a JSON file of them"`
+	Table Tables `json:"table" file:"true" doc:"the tables, or the path of a JSON file of them"`
 }
 
 // Tables are the tables. Everything after Reward is optional. Rows of two-dimensional tables are

@@ -80,6 +80,9 @@ type Batcher struct {
 	timer   *time.Timer // wakes work when the oldest row has waited long enough
 	stats   BatcherStats
 	closed  bool
+	most    int // rows of a batch, at most cfg.MaxBatch
+	wanted  int // streams; more than that end
+	running int // streams
 
 	ctx     context.Context // of all batches; ends with Close
 	cancel  context.CancelFunc
@@ -117,10 +120,20 @@ func NewBatcher(ev Evaluator, spec *envs.Spec, cfg BatcherConfig) (*Batcher, err
 	b.work, b.room = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.timer = time.AfterFunc(time.Hour, b.wake)
 	b.timer.Stop()
-	for range cfg.Streams {
+	b.Resize(cfg.Streams, cfg.MaxBatch)
+	return b, nil
+}
+
+// Resize changes how many batches are evaluated at the same time, and how many rows one has at most: for evaluators
+// that come and go. Both are at least 1, and the second at most the MaxBatch of the configuration.
+func (b *Batcher) Resize(streams, maxBatch int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wanted, b.most = max(1, streams), min(max(1, maxBatch), b.cfg.MaxBatch)
+	for ; !b.closed && b.running < b.wanted; b.running++ {
 		b.streams.Go(b.stream)
 	}
-	return b, nil
+	b.work.Broadcast()
 }
 
 func (b *Batcher) wake() {

@@ -215,7 +215,7 @@ func (b *Batcher) ready(now time.Time) reason {
 		calls += c.calls
 	}
 	switch {
-	case b.rows >= b.cfg.MaxBatch:
+	case b.rows >= b.most:
 		return full
 	case calls >= users:
 		return everyone
@@ -238,7 +238,7 @@ func (b *Batcher) gather(t *batch) {
 		r.client.taken = 0
 	}
 	t.pieces, t.n, t.users = t.pieces[:0], 0, 0
-	for t.n < b.cfg.MaxBatch {
+	for t.n < b.most {
 		r := b.choose(t)
 		if r == nil {
 			break
@@ -246,7 +246,7 @@ func (b *Batcher) gather(t *batch) {
 		if r.next == 0 {
 			b.stats.Wait += time.Since(r.since)
 		}
-		n := min(r.hi-r.next, b.cfg.MaxBatch-t.n, max(1, b.share(r)))
+		n := min(r.hi-r.next, b.most-t.n, max(1, b.share(r)))
 		if last := len(t.pieces) - 1; last >= 0 && t.pieces[last].r == r {
 			t.pieces[last].hi += n
 		} else {
@@ -292,5 +292,5 @@ func (b *Batcher) share(r *request) int {
 			others++
 		}
 	}
-	return (b.cfg.MaxBatch + others - 1) / max(1, others)
+	return (b.most + others - 1) / max(1, others)
 }

@@ -23,21 +23,24 @@ type batch struct {
 	cancel context.CancelFunc
 }
 
-func (b *Batcher) newBatch() *batch {
+// reserve makes the memory of a batch.
+func (b *Batcher) reserve(t *batch) {
 	n, a := b.cfg.MaxBatch, b.spec.NumActions
-	return &batch{
-		in: Batch{Spec: b.spec, Obs: envs.NewArrays(b.spec.Obs, n)}, legal: make([]bool, n*a), chance: make([]bool, n),
-		out: Output{Logits: make([]float32, n*a), Value: make([]float32, n)},
-	}
+	t.in = Batch{Spec: b.spec, Obs: envs.NewArrays(b.spec.Obs, n)}
+	t.legal, t.chance = make([]bool, n*a), make([]bool, n)
+	t.out = Output{Logits: make([]float32, n*a), Value: make([]float32, n)}
 }
 
 // stream makes batches and evaluates them, until Close.
 func (b *Batcher) stream() {
-	t := b.newBatch()
+	t := &batch{}
 	for {
 		ctx, ok := b.next(t)
 		if !ok {
 			return
+		}
+		if t.in.Spec == nil {
+			b.reserve(t)
 		}
 		began := time.Now()
 		err := safe.Call(func() error { return t.evaluate(ctx) })
@@ -49,7 +52,7 @@ func (b *Batcher) stream() {
 func (b *Batcher) next(t *batch) (context.Context, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for !b.closed {
+	for !b.closed && b.running <= b.wanted {
 		switch b.ready(time.Now()) {
 		case notYet:
 			if len(b.queue) > 0 {
@@ -72,6 +75,8 @@ func (b *Batcher) next(t *batch) (context.Context, bool) {
 		}
 		return ctx, true
 	}
+	b.running--
+	b.work.Signal() // the call may have been meant for one that stays
 	return nil, false
 }
 

@@ -1,6 +1,10 @@
 package pool
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/azserve/azserve/internal/fault"
+)
 
 // episodeLog is what happened to an environment since its episode began, or since a state was put into it.
 type episodeLog struct {
@@ -85,7 +89,7 @@ func (p *Pool) Replay(ids, steps, out []int32) error {
 	err := p.recorded(ids, func() error {
 		for i, e := range ids {
 			if n := len(p.logs[e].actions); steps[i] < 0 || int(steps[i]) > n {
-				return fmt.Errorf("%w: row %d: step %d of env_id %d; want 0 to %d", ErrConfig, i, steps[i], e, n)
+				return fmt.Errorf("%w: %w: step %d of env_id %d; want 0 to %d", ErrConfig, fault.Row(i), steps[i], e, n)
 			}
 		}
 		for i, e := range ids {

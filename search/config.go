@@ -7,6 +7,7 @@ import (
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
+	"github.com/azserve/azserve/internal/fault"
 	"github.com/azserve/azserve/search/tree"
 )
 
@@ -170,7 +171,8 @@ func (r *Roots) validate(actions, simulations int) error {
 	}
 	for i, n := range r.Simulations {
 		if n < 1 || int(n) > simulations {
-			return fmt.Errorf("%w: simulations of row %d is %d; want 1 to num_simulations=%d", ErrConfig, i, n, simulations)
+			return fmt.Errorf("%w: simulations of %w is %d; want 1 to num_simulations=%d", ErrConfig, fault.Row(i), n,
+				simulations)
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
+	"github.com/azserve/azserve/internal/fault"
 	"github.com/azserve/azserve/statestore"
 )
 
@@ -55,7 +56,7 @@ func Evaluate(
 			err = out.Errors[i]
 		}
 		if err != nil {
-			return version, fmt.Errorf("%w: row %d: %w", ErrEvaluator, i, err)
+			return version, fmt.Errorf("%w: %w: %w", ErrEvaluator, fault.Row(i), err)
 		}
 	}
 	return version, nil

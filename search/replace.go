@@ -16,15 +16,19 @@ import (
 // Pinned says whose answers the search gets: the version that evaluator.Pin returned.
 func (s *Search) Pinned(version uint64) { s.model = version }
 
-// Round goes on to the next batch and has it evaluated. more is false when every row is done.
+// Round goes on to the next batch and has it evaluated. more is false when every row is done. After an error of the
+// evaluator the next Round asks about the same batch again.
 func (s *Search) Round(ctx context.Context, ev evaluator.Evaluator) (more bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	batch, err := s.Select()
-	if err != nil || batch.N == 0 {
-		return false, err
+	batch := &s.leaves.batch
+	if !s.waiting || s.closed {
+		if batch, err = s.Select(); err != nil || batch.N == 0 {
+			return false, err
+		}
 	}
+	s.leaves.out.Uniform, s.leaves.out.Errors = false, nil
 	if err := evaluate(ctx, ev, batch, &s.leaves.out); err != nil {
 		return false, err
 	}

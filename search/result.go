@@ -11,6 +11,7 @@ type Result struct {
 	Value   []float32 // [B] mean value of the root, from its mover's view
 	Raw     []float32 // [B] the evaluator's value of the root
 	Proven  []bool    // [B] the value is certain (Solve)
+	Errors  []error   // [B] why a row was given up; nil where it wasn't
 	Stats   Stats     // summed over all rows
 	Version uint64    // of the weights that evaluated (evaluator.Pinner); 0 where the evaluator has none
 }
@@ -58,6 +59,7 @@ func (s *Search) rowResult(row int, out *Result, at int) {
 	put(out.Value, at, o.Value)
 	put(out.Raw, at, t.RawValue())
 	put(out.Proven, at, t.Proven())
+	put(out.Errors, at, s.errs[row])
 }
 
 // actionGumbel returns the noise that draws a row's action, nil where none is drawn. MuZero and

@@ -8,6 +8,7 @@ import (
 
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/evaluator"
+	"github.com/azserve/azserve/internal/fault"
 	"github.com/azserve/azserve/internal/rng"
 	"github.com/azserve/azserve/search/tree"
 	"github.com/azserve/azserve/statestore"
@@ -303,7 +304,7 @@ func (s *Search) Err() error { return s.errFrom(0) }
 func (s *Search) errFrom(row0 int) error {
 	for row, err := range s.errs {
 		if err != nil {
-			return fmt.Errorf("%w: row %d: %w", ErrEvaluator, row0+row, err)
+			return fmt.Errorf("%w: %w: %w", ErrEvaluator, fault.Row(row0+row), err)
 		}
 	}
 	return nil

@@ -211,7 +211,6 @@ func (s *Search) fillBatch() {
 	l, b, a := &s.leaves, &s.leaves.batch, s.block.Arena
 	ask := s.asked()
 	b.N = len(ask)
-	l.out.Uniform, l.out.Errors = false, nil
 	if b.N == 0 {
 		return
 	}

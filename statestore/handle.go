@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/bits"
 	"sync/atomic"
+
+	"github.com/azserve/azserve/internal/fault"
 )
 
 // Errors about handles; each error names the row and the handle.
@@ -62,9 +64,9 @@ func (h *handles) slot(row int, handle int32) (int32, error) {
 		return slot, nil
 	}
 	if handle < 0 || handle>>markShift != h.mark || int(slot) >= len(h.gens) {
-		return 0, fmt.Errorf("%w: row %d: %d", ErrForeign, row, handle)
+		return 0, fmt.Errorf("%w: %w: %d", ErrForeign, fault.Row(row), handle)
 	}
-	return 0, fmt.Errorf("%w: row %d: %d", ErrStale, row, handle)
+	return 0, fmt.Errorf("%w: %w: %d", ErrStale, fault.Row(row), handle)
 }
 
 // grow makes room for n slots.

@@ -10,6 +10,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"github.com/azserve/azserve/errcode"
 	"sync"
 	"unsafe"
 
@@ -62,7 +63,7 @@ func azs_xla_call(op C.int32_t, a *C.azs_xla) C.int32_t {
 	out := unsafe.Slice((*byte)(unsafe.Pointer(&a.message[0])), len(a.message))
 	out[copy(out[:len(out)-1], err.Error())] = 0
 	switch codeOf(err) {
-	case codePanic, codeOther:
+	case errcode.Panic, errcode.Other:
 		return xlaInternal
 	case 5:
 		return xlaExhausted

@@ -1,0 +1,8 @@
+// Package server serves searches, environments and models over gRPC (azserve.v1).
+//
+// A call comes in through gate.go, which says who calls (identity.go), whether there is room (admission.go), and
+// turns panics and errors into what goes over the wire. The services are envs.go (pools and their states),
+// search.go and session.go, models.go and attach.go (evaluators), admin.go. What they hold is in pools.go (pools
+// with their leases), benches.go (a store an environment, for searches of states that come with the call) and
+// registry.go (models).
+package server

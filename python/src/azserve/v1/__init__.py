@@ -1,0 +1,1 @@
+"""Generated from api/azserve/v1/*.proto by `make generate`."""
