@@ -11,6 +11,7 @@ import (
 
 	"github.com/azserve/azserve/api/wire"
 	"github.com/azserve/azserve/errcode"
+	"github.com/azserve/azserve/evaluator/remote"
 	"github.com/azserve/azserve/internal/safe"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
@@ -105,6 +106,9 @@ func (s *Server) unary(
 	})
 	if err == nil {
 		err = ctx.Err() // nobody reads an answer after the deadline
+	}
+	if errors.Is(err, remote.ErrUnavailable) { // it was waited for already, so clients need not try again at once
+		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", "-1"))
 	}
 	return answer, end(err)
 }

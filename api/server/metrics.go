@@ -62,7 +62,7 @@ func (m *metrics) refuse(method string, err error) {
 
 func (m *metrics) count(err error) {
 	switch {
-	case err == nil:
+	case err == nil, wire.From(err).Code == errcode.Cancelled:
 		m.answered.Add(1)
 	case wire.From(err).Code == errcode.Overloaded:
 		m.refused.Add(1)

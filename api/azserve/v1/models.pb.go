@@ -1234,6 +1234,7 @@ type EvaluationBatch struct {
 	Keywords      map[string]string      `protobuf:"bytes,4,rep,name=keywords,proto3" json:"keywords,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // and the keywords that it was made with, each value as JSON
 	Obs           []*Tensor              `protobuf:"bytes,5,rep,name=obs,proto3" json:"obs,omitempty"`                                                                                     // [n, ...] each
 	ActionMask    *Tensor                `protobuf:"bytes,6,opt,name=action_mask,json=actionMask,proto3" json:"action_mask,omitempty"`                                                     // bool [n, A]; not set: every action is legal
+	NumActions    int32                  `protobuf:"varint,8,opt,name=num_actions,json=numActions,proto3" json:"num_actions,omitempty"`                                                    // A
 	Chance        *Tensor                `protobuf:"bytes,7,opt,name=chance,proto3" json:"chance,omitempty"`                                                                               // bool [n]: afterstates, whose value alone is read; not set: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1309,6 +1310,13 @@ func (x *EvaluationBatch) GetActionMask() *Tensor {
 		return x.ActionMask
 	}
 	return nil
+}
+
+func (x *EvaluationBatch) GetNumActions() int32 {
+	if x != nil {
+		return x.NumActions
+	}
+	return 0
 }
 
 func (x *EvaluationBatch) GetChance() *Tensor {
@@ -1448,7 +1456,7 @@ const file_azserve_v1_models_proto_rawDesc = "" +
 	"\aWelcome\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
-	"timeout_ms\x18\x02 \x01(\x03R\ttimeoutMs\"\xd8\x02\n" +
+	"timeout_ms\x18\x02 \x01(\x03R\ttimeoutMs\"\xf9\x02\n" +
 	"\x0fEvaluationBatch\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x10\n" +
@@ -1456,7 +1464,9 @@ const file_azserve_v1_models_proto_rawDesc = "" +
 	"\bkeywords\x18\x04 \x03(\v2).azserve.v1.EvaluationBatch.KeywordsEntryR\bkeywords\x12$\n" +
 	"\x03obs\x18\x05 \x03(\v2\x12.azserve.v1.TensorR\x03obs\x123\n" +
 	"\vaction_mask\x18\x06 \x01(\v2\x12.azserve.v1.TensorR\n" +
-	"actionMask\x12*\n" +
+	"actionMask\x12\x1f\n" +
+	"\vnum_actions\x18\b \x01(\x05R\n" +
+	"numActions\x12*\n" +
 	"\x06chance\x18\a \x01(\v2\x12.azserve.v1.TensorR\x06chance\x1a;\n" +
 	"\rKeywordsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +

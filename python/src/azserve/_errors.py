@@ -4,7 +4,19 @@ from typing import Any
 
 
 class AzserveError(Exception):
-    """Base of every error that azserve raises itself."""
+    """Base of every error that azserve raises itself.
+
+    Attributes:
+        field: From a server: the field of the call that it is about; empty if it is about none.
+        row: From a server: the row of that field; None if it is about none.
+        retryable: The same call may succeed later.
+        retry_after: Seconds until then, where the server knows.
+    """
+
+    field: str = ""
+    row: int | None = None
+    retryable: bool = False
+    retry_after: float | None = None
 
 
 class InvalidArgumentError(AzserveError, ValueError):
@@ -64,7 +76,15 @@ class BadStateError(AzserveError, ValueError):
 
 
 class EvaluatorError(AzserveError, RuntimeError):
-    """An evaluator answered with something that is no number, or of the wrong shape."""
+    """An evaluator answered with something that is no number, or of the wrong shape.
+
+    Attributes:
+        result: From a server: the SearchResult, in which the rows of ``errors`` don't count. None otherwise.
+        errors: From a server: what went wrong, by row.
+    """
+
+    result: Any = None
+    errors: Any = None
 
 
 class EnvironmentPanicError(AzserveError, RuntimeError):
@@ -100,6 +120,38 @@ class LibraryError(AzserveError, ImportError):
     """The native library can't be loaded."""
 
 
+class AuthenticationError(AzserveError, PermissionError):
+    """The server wants a token, or doesn't know this one."""
+
+
+class ForbiddenError(AzserveError, PermissionError):
+    """The token doesn't allow this call."""
+
+
+class OverloadedError(AzserveError, RuntimeError):
+    """The server has no room, or a quota is used up: try again after ``retry_after`` seconds."""
+
+
+class UnavailableError(AzserveError, ConnectionError):
+    """The server can't be reached, drains, or has no evaluator for the model: try again later."""
+
+
+class UnknownModelError(AzserveError, ValueError):
+    """The server has no such model."""
+
+
+class DeadlineError(AzserveError, TimeoutError):
+    """The call's time was over before its answer came."""
+
+
+class CancelledError(AzserveError, RuntimeError):
+    """The call was cancelled."""
+
+
+class MessageTooLargeError(AzserveError, ValueError):
+    """A message is over the limit of one of the two sides."""
+
+
 _CLASSES: dict[int, type[AzserveError]] = {
     1: InvalidArgumentError,
     2: KeywordError,
@@ -120,6 +172,14 @@ _CLASSES: dict[int, type[AzserveError]] = {
     17: UnknownEnvError,
     19: CallOrderError,
     20: UnsupportedError,
+    21: AuthenticationError,
+    22: ForbiddenError,
+    23: OverloadedError,
+    24: UnavailableError,
+    25: UnknownModelError,
+    26: DeadlineError,
+    27: CancelledError,
+    28: MessageTooLargeError,
 }
 
 TIMEOUT = 10

@@ -61,17 +61,7 @@ class FactoredActions(States):
         values, lengths = _prefixes(f, prefix, prefix_len, n)
         ragged = prefix_len is not None
         width = max(f.sizes) if ragged else f.sizes[values.shape[1]]
-        mask = np.empty((n, width), np.bool_)
-        block = _native.Block("azs_mask *")
-        c = block.c
-        c.pool, c.n, c.stride, c.width = self._handle, n, values.shape[1], width
-        kept = [_native.pointer("int32_t[]", a) for a in (values, lengths)]
-        c.prefix, c.lengths = kept
-        pointer = _native.pointer("int32_t[]", rows)
-        setattr(c, kind, pointer)
-        out = _native.pointer("uint8_t[]", mask)
-        c.mask = out
-        _native.call(lib.azs_pool_mask, block)
+        mask = self._masks(kind, rows, values, lengths, width)
         if strict and not (possible := mask.any(1)).all():
             row = int(np.flatnonzero(~possible)[0])
             raise _errors.InvalidArgumentError(
@@ -80,6 +70,23 @@ class FactoredActions(States):
         if not ragged:
             return mask
         return mask, np.array(f.sizes, np.int32)[lengths]
+
+    def _masks(
+        self, kind: str, rows: NDArray[np.int32], values: NDArray[Any], lengths: NDArray[Any], width: int
+    ) -> NDArray[np.bool_]:
+        """Return the conditional masks of rows after prefixes [n, k], of which some count."""
+        mask = np.empty((len(rows), width), np.bool_)
+        block = _native.Block("azs_mask *")
+        c = block.c
+        c.pool, c.n, c.stride, c.width = self._handle, len(rows), values.shape[1], width
+        kept = [_native.pointer("int32_t[]", a) for a in (values, lengths)]
+        c.prefix, c.lengths = kept
+        pointer = _native.pointer("int32_t[]", rows)
+        setattr(c, kind, pointer)
+        out = _native.pointer("uint8_t[]", mask)
+        c.mask = out
+        _native.call(lib.azs_pool_mask, block)
+        return mask
 
     def query_mask_all(
         self,

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from . import _arrays, _errors, _native
 from ._factored import FactoredActions
 from ._native import ffi, lib
+from ._result import Evaluation, SearchResult
 from ._spec import Spec, decode, settings
 from ._states import Obs, info_fields, obs_names, read_fields
 
@@ -131,21 +132,21 @@ class Pool(FactoredActions):
         **keywords: Any,
     ) -> None:
         super().__init__()
-        num_envs = _positive("num_envs", num_envs)
+        num_envs = positive("num_envs", num_envs)
         if seed is None:
             seed = int.from_bytes(os.urandom(6), "little")
         payload = {
             "id": id,
             "keywords": settings(keywords),
             "num_envs": num_envs,
-            "batch_size": num_envs if batch_size is None else _positive("batch_size", batch_size),
+            "batch_size": num_envs if batch_size is None else positive("batch_size", batch_size),
             "seeds": _arrays.seeds("seed", seed, num_envs).tolist(),
             "num_threads": _threads(num_threads),
             "cpus": _cpus(thread_affinity_offset),
             "dispatch": _arrays.option("dispatch", dispatch, DISPATCH),
             "autoreset": _arrays.option("autoreset", autoreset, AUTORESET),
-            "max_states": 0 if max_states is None else _positive("max_states", max_states),
-            "max_bytes": 0 if max_bytes is None else _positive("max_bytes", max_bytes),
+            "max_states": 0 if max_states is None else positive("max_states", max_states),
+            "max_bytes": 0 if max_bytes is None else positive("max_bytes", max_bytes),
             "record": bool(record),
         }
         reply, handle = _native.text(lib.azs_pool_open, payload)
@@ -155,9 +156,15 @@ class Pool(FactoredActions):
         self.num_threads: int = reply["num_threads"]
         self.autoreset = autoreset
         self._handle = handle
-        self._finalizer = weakref.finalize(self, _close, handle)
+        self._finalizer: weakref.finalize[..., Any] = weakref.finalize(self, _close, handle)
         self._local = threading.local()
         self._describe()
+
+    def _search(self, state_id: ArrayLike, evaluator: str, **options: Any) -> SearchResult:
+        raise NotImplementedError  # of pools of a server
+
+    def _evaluate(self, state_id: ArrayLike, evaluator: str, seed: int) -> Evaluation:
+        raise NotImplementedError  # of pools of a server
 
     def _describe(self) -> None:
         """List the arrays of a recv, in the order in which it takes them apart."""
@@ -276,7 +283,7 @@ class Pool(FactoredActions):
 
     def _recv(self, link: _Link, timeout: float | None) -> Step:
         views, link.recv.base[0] = link.layout.take()
-        link.recv.c.timeout = -1.0 if timeout is None else _seconds(timeout)
+        link.recv.c.timeout = -1.0 if timeout is None else seconds(timeout)
         try:
             _native.call(lib.azs_pool_recv, link.recv)
         except _errors.RecvTimeoutError:
@@ -415,7 +422,8 @@ def _close(handle: int) -> None:
     lib.azs_pool_close(block.c)
 
 
-def _positive(name: str, value: Any) -> int:
+def positive(name: str, value: Any) -> int:
+    """Return a number that must be a positive integer."""
     if isinstance(value, bool):
         raise _errors.InvalidArgumentError(f"{name}={value!r}; want a positive integer")
     try:
@@ -444,17 +452,18 @@ def _threads(value: Any) -> int:
         raise TypeError(f"num_threads={value!r}; want a positive integer")
     if n < 0:
         raise OverflowError(f"num_threads={n}; want a positive integer")
-    return _positive("num_threads", n)
+    return positive("num_threads", n)
 
 
-def _seconds(timeout: Any) -> float:
+def seconds(timeout: Any) -> float:
+    """Return a number of seconds, at most about thirty years."""
     try:
-        seconds = float(timeout)
+        value = float(timeout)
     except (TypeError, ValueError):
         raise _errors.InvalidArgumentError(f"timeout={timeout!r}; want seconds, or None") from None
-    if not seconds >= 0 or seconds == float("inf"):
+    if not value >= 0 or value == float("inf"):
         raise _errors.InvalidArgumentError(f"timeout={timeout!r}; want 0 or more seconds, or None")
-    return min(seconds, 1e9)
+    return min(value, 1e9)
 
 
 def _cpus(offset: int | None) -> list[int]:

@@ -73,6 +73,22 @@ class SearchResult:
         return self._tree
 
 
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluator says of states.
+
+    Attributes:
+        prior_logits: float32 [n, A]; those of illegal actions don't matter.
+        value: float32 [n], from the view of the player to move.
+        version: Of the weights: it changes when they do. For an ONNX file it is made of the file's
+            contents. 0 where there are no weights.
+    """
+
+    prior_logits: NDArray[np.float32]
+    value: NDArray[np.float32]
+    version: int
+
+
 def join(parts: list[SearchResult]) -> SearchResult:
     """Return the results of groups of rows as one."""
 

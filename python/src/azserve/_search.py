@@ -19,7 +19,7 @@ from . import _arrays, _errors, _native
 from ._cache import Cache
 from ._native import ffi, lib
 from ._pool import Pool
-from ._result import SearchResult, Tree, join
+from ._result import Evaluation, SearchResult, Tree, join
 from ._states import Obs, obs_names
 
 # Simulations from which a search in Go runs beside the calling thread: about a tenth of a second.
@@ -91,6 +91,8 @@ def search(
         "invalid_actions": invalid_actions,
         **settings,
     }
+    if isinstance(evaluator, str) and pool._remote:
+        return pool._search(state_id, evaluator, seed=seed, keep_tree=keep_tree, pipeline=pipeline, **options)
     if isinstance(evaluator, str):
         options |= {"evaluator": evaluator, "pipeline": pipeline, "keep_tree": keep_tree}
         if not keep_tree:
@@ -109,22 +111,6 @@ def search(
         return s.result()
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """What an evaluator says of states.
-
-    Attributes:
-        prior_logits: float32 [n, A]; those of illegal actions don't matter.
-        value: float32 [n], from the view of the player to move.
-        version: Of the weights: it changes when they do. For an ONNX file it is made of the file's
-            contents. 0 where there are no weights.
-    """
-
-    prior_logits: NDArray[np.float32]
-    value: NDArray[np.float32]
-    version: int
-
-
 def evaluate(pool: Pool, state_id: ArrayLike, evaluator: str, *, seed: int = 0) -> Evaluation:
     """Ask a named evaluator about states, without a search.
 
@@ -138,6 +124,8 @@ def evaluate(pool: Pool, state_id: ArrayLike, evaluator: str, *, seed: int = 0) 
         EvaluatorError: It answered with NaN or out of range; names the row.
         InvalidArgumentError: There is no such evaluator, or it doesn't fit the environment.
     """
+    if pool._remote:
+        return pool._evaluate(state_id, evaluator, seed)
     states = _arrays.int32("state_id", state_id)
     n = len(states)
     logits, value = np.zeros((n, pool.spec.num_actions), np.float32), np.zeros(n, np.float32)
@@ -404,6 +392,14 @@ class Search:
             prove wins, losses and draws, and stop a row when its root is proven.
     """
 
+    def __new__(cls, pool: Pool, *_: Any, **__: Any) -> Search:
+        """Return a search on the server for a pool of a server."""
+        if not pool._remote:
+            return super().__new__(cls)
+        from ._remote_pool import RemoteSearch
+
+        return super().__new__(RemoteSearch)
+
     def __init__(
         self,
         pool: Pool,
@@ -431,7 +427,7 @@ class Search:
         _native.call(lib.azs_search_open, request.block)
         self._request = request
         self._handle = int(request.block.c.search)
-        self._finalizer = weakref.finalize(self, _close, self._handle)
+        self._finalizer: weakref.finalize[..., Any] = weakref.finalize(self, _close, self._handle)
         self._pool = pool
         self._rows = request.rows
         self._shape = int(request.block.c.nodes), int(request.block.c.width)

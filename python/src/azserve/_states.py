@@ -76,8 +76,12 @@ class States:
     spec: Spec
     num_envs: int
     _handle: int
+    _remote = False  # on a server
 
     def __init__(self) -> None:
+        self._prepare()
+
+    def _prepare(self) -> None:
         self._threads = threading.local()
 
     @property
@@ -106,7 +110,7 @@ class States:
         episode, whatever its action; with ``autoreset="disabled"`` the environment must be reset.
         """
         ids, states = _arrays.int32("env_id", env_id), _arrays.int32("state_id", state_id)
-        _same_length("env_id", ids, "state_id", states)
+        same_length("env_id", ids, "state_id", states)
         self._call(lib.azs_pool_restore, ids=ids, states=states)
 
     def simulate_batch(
@@ -131,7 +135,7 @@ class States:
         states, a = _arrays.int32("state_id", state_id), _arrays.int32("actions", actions)
         n = len(states)
         if len(a) != n:
-            _same_length("state_id", states, "actions", a)
+            same_length("state_id", states, "actions", a)
         fork = self._fork(n)
         fork.states[:] = states
         fork.actions[:] = a
@@ -162,7 +166,7 @@ class States:
     def release_batch(self, state_id: ArrayLike) -> None:
         """Release states. A state that is released already is a StaleStateError, and then none is."""
         states = _arrays.int32("state_id", state_id)
-        self._call(lib.azs_pool_release, states=states)
+        self._release(states)
         scopes = self._scopes()
         if not scopes:
             return
@@ -171,6 +175,9 @@ class States:
                 taken = min(scope[i], n)
                 scope[i] -= taken
                 n -= taken
+
+    def _release(self, states: NDArray[np.int32]) -> None:
+        self._call(lib.azs_pool_release, states=states)
 
     @contextmanager
     def scope(self) -> Iterator[None]:
@@ -262,7 +269,7 @@ class States:
         """
         ids = _arrays.int32("env_id", env_id)
         steps = _arrays.int32("step", np.full(len(ids), step) if np.ndim(step) == 0 else step)
-        _same_length("env_id", ids, "step", steps)
+        same_length("env_id", ids, "step", steps)
         out = np.empty(len(ids), np.int32)
         self._call(lib.azs_pool_replay, ids=ids, actions=steps, states=out)
         return self._keep(out)
@@ -365,6 +372,7 @@ class States:
         _native.call(function, block)
 
 
-def _same_length(a: str, x: NDArray[Any], b: str, y: NDArray[Any]) -> None:
+def same_length(a: str, x: NDArray[Any], b: str, y: NDArray[Any]) -> None:
+    """Check that two arguments have an entry for each row."""
     if len(x) != len(y):
         raise _errors.InvalidArgumentError(f"{a} has {len(x)} entries, {b} {len(y)}")

@@ -188,7 +188,7 @@ class Welcome(_message.Message):
     def __init__(self, name: _Optional[str] = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class EvaluationBatch(_message.Message):
-    __slots__ = ("id", "version", "env", "keywords", "obs", "action_mask", "chance")
+    __slots__ = ("id", "version", "env", "keywords", "obs", "action_mask", "num_actions", "chance")
     class KeywordsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -202,6 +202,7 @@ class EvaluationBatch(_message.Message):
     KEYWORDS_FIELD_NUMBER: _ClassVar[int]
     OBS_FIELD_NUMBER: _ClassVar[int]
     ACTION_MASK_FIELD_NUMBER: _ClassVar[int]
+    NUM_ACTIONS_FIELD_NUMBER: _ClassVar[int]
     CHANCE_FIELD_NUMBER: _ClassVar[int]
     id: int
     version: int
@@ -209,8 +210,9 @@ class EvaluationBatch(_message.Message):
     keywords: _containers.ScalarMap[str, str]
     obs: _containers.RepeatedCompositeFieldContainer[_tensor_pb2.Tensor]
     action_mask: _tensor_pb2.Tensor
+    num_actions: int
     chance: _tensor_pb2.Tensor
-    def __init__(self, id: _Optional[int] = ..., version: _Optional[int] = ..., env: _Optional[str] = ..., keywords: _Optional[_Mapping[str, str]] = ..., obs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., action_mask: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., chance: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
+    def __init__(self, id: _Optional[int] = ..., version: _Optional[int] = ..., env: _Optional[str] = ..., keywords: _Optional[_Mapping[str, str]] = ..., obs: _Optional[_Iterable[_Union[_tensor_pb2.Tensor, _Mapping]]] = ..., action_mask: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., num_actions: _Optional[int] = ..., chance: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
 
 class CancelBatch(_message.Message):
     __slots__ = ("id",)
