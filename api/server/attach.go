@@ -73,7 +73,11 @@ func (s *modelService) Attach(stream pb.Models_AttachServer) error {
 	case err = <-failed:
 		worker.Detach(nil)
 	case <-worker.Gone():
-		if err = worker.Err(); errors.Is(err, remote.ErrCutOff) {
+		err = worker.Err()
+		switch {
+		case errors.Is(err, remote.ErrSlow):
+			err = wire.New(errcode.Unavailable, "%s", err)
+		case errors.Is(err, remote.ErrCutOff):
 			err = wire.New(errcode.Evaluator, "%s", err)
 		}
 	}
@@ -106,6 +110,10 @@ func listen(stream pb.Models_AttachServer, worker *remote.Worker) error {
 			}
 			worker.Answer(m.Answer.Id, logits, values)
 		case *pb.AttachRequest_Failure:
+			if m.Failure.NoWeights {
+				worker.NoWeights(m.Failure.Id)
+				continue
+			}
 			worker.Fail(m.Failure.Id, m.Failure.Message)
 		case *pb.AttachRequest_Weights:
 			worker.SetVersions(m.Weights.Versions)

@@ -80,6 +80,9 @@ func From(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
+	if s, is := status.FromError(err); is { // of gRPC itself
+		return ofStatus(s)
+	}
 	return &Error{Code: errcode.Of(err), Message: err.Error(), Row: fault.RowOf(err), err: err}
 }
 
@@ -156,6 +159,10 @@ func FromStatus(err error) error {
 	if !ok {
 		return err
 	}
+	return ofStatus(s)
+}
+
+func ofStatus(s *status.Status) *Error {
 	for _, d := range s.Details() {
 		if m, ok := d.(*pb.Error); ok {
 			return FromMessage(m)

@@ -9,6 +9,7 @@ package remote
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/azserve/azserve/envs"
@@ -25,6 +26,8 @@ var (
 	ErrHello = errors.New("remote: bad evaluator")
 	// ErrCutOff is why an evaluator was cut off: too slow, or too often wrong.
 	ErrCutOff = errors.New("remote: cut off")
+	// ErrSlow is an ErrCutOff that may come again: the evaluator took too long.
+	ErrSlow = fmt.Errorf("%w: too slow", ErrCutOff)
 	// ErrGone is why an evaluator left.
 	ErrGone = errors.New("remote: the evaluator has left")
 )

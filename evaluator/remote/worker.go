@@ -98,6 +98,12 @@ func (w *Worker) Fail(id uint64, message string) {
 	w.settle(id, answer{err: fmt.Errorf("%w: %s", ErrFailed, message)})
 }
 
+// NoWeights takes the answer that the version that was asked for isn't kept any more.
+func (w *Worker) NoWeights(id uint64) {
+	w.settle(id, answer{err: fmt.Errorf("%w of model %s has the weights that were asked for any more", ErrUnavailable,
+		w.hub.name)})
+}
+
 func (w *Worker) settle(id uint64, a answer) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
@@ -147,7 +153,7 @@ func (w *Worker) ask(ctx context.Context, env *envs.Env, version uint64, in *eva
 	}
 	// The timer is for a connection that doesn't take the batch as well.
 	timer := time.AfterFunc(w.hub.cfg.Timeout, func() {
-		w.Detach(fmt.Errorf("%w: evaluator %s: no answer to a batch within %v", ErrCutOff, w.hello.Name,
+		w.Detach(fmt.Errorf("%w: evaluator %s: no answer to a batch within %v", ErrSlow, w.hello.Name,
 			w.hub.cfg.Timeout))
 	})
 	defer timer.Stop()

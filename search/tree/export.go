@@ -35,9 +35,6 @@ func (t *Tree) Export() *Export {
 		ChildrenPriorLogits: make([]float32, n*a), Terminal: make([]bool, n),
 		Chance: make([]bool, n),
 	}
-	for i := range t.logits {
-		x.ChildrenPriorLogits[i] = max(t.logits[i], vecmath.InvalidLogit)
-	}
 	t.exportNode(x, Root)
 	return x
 }
@@ -60,6 +57,9 @@ func (t *Tree) exportNode(x *Export, i int32) {
 		x.Parents[i], x.Terminal[i] = n.parent, n.kind == terminal
 		x.Chance[i] = n.chance
 		x.NodeValues[i] = n.mean
+		if n.kind != pending && n.kind != terminal {
+			t.exportLogits(x, int(i)*t.stride)
+		}
 		for _, e := range t.edges(n) {
 			c, at := &t.nodes[e.child], int(i)*t.stride+int(e.action)
 			x.ActionFromParent[e.child] = e.action
@@ -68,6 +68,16 @@ func (t *Tree) exportNode(x *Export, i int32) {
 			x.ChildrenValues[at] = c.mean
 			stack = append(stack, e.child)
 		}
+	}
+}
+
+// exportLogits copies the logits of a node; those of others are of whatever was there before.
+func (t *Tree) exportLogits(x *Export, at int) {
+	if len(t.logits) == 0 {
+		return
+	}
+	for k := at; k < at+t.stride; k++ {
+		x.ChildrenPriorLogits[k] = max(t.logits[k], vecmath.InvalidLogit)
 	}
 }
 

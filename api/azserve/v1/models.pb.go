@@ -1028,6 +1028,7 @@ type Failure struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	NoWeights     bool                   `protobuf:"varint,3,opt,name=no_weights,json=noWeights,proto3" json:"no_weights,omitempty"` // the version that was asked for isn't kept any more; it counts as no fault
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1074,6 +1075,13 @@ func (x *Failure) GetMessage() string {
 		return x.Message
 	}
 	return ""
+}
+
+func (x *Failure) GetNoWeights() bool {
+	if x != nil {
+		return x.NoWeights
+	}
+	return false
 }
 
 type AttachResponse struct {
@@ -1444,10 +1452,12 @@ const file_azserve_v1_models_proto_rawDesc = "" +
 	"\x06Answer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x125\n" +
 	"\fprior_logits\x18\x02 \x01(\v2\x12.azserve.v1.TensorR\vpriorLogits\x12(\n" +
-	"\x05value\x18\x03 \x01(\v2\x12.azserve.v1.TensorR\x05value\"3\n" +
+	"\x05value\x18\x03 \x01(\v2\x12.azserve.v1.TensorR\x05value\"R\n" +
 	"\aFailure\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\xb4\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12\x1d\n" +
+	"\n" +
+	"no_weights\x18\x03 \x01(\bR\tnoWeights\"\xb4\x01\n" +
 	"\x0eAttachResponse\x12/\n" +
 	"\awelcome\x18\x01 \x01(\v2\x13.azserve.v1.WelcomeH\x00R\awelcome\x123\n" +
 	"\x05batch\x18\x02 \x01(\v2\x1b.azserve.v1.EvaluationBatchH\x00R\x05batch\x121\n" +

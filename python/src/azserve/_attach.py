@@ -170,6 +170,7 @@ class EvaluatorServer:
             lost = (_errors.UnavailableError, _errors.CancelledError, _errors.OverloadedError)
             if not isinstance(why, lost) and type(why) is not _errors.AzserveError:
                 self._error = why
+                _log.error("evaluator of %s: %s", self._target, why)
                 return
             if time.monotonic() - began > 5:
                 pause = 0.1
@@ -213,19 +214,21 @@ class EvaluatorServer:
             if batch.id in self._cancelled:
                 self._cancelled.discard(batch.id)
                 continue
+            with self._lock:
+                fn = self._fns.get(batch.version)
+            if fn is None:  # the server asked before it knew
+                gone = models_pb2.Failure(id=batch.id, message="these weights are gone", no_weights=True)
+                out.put(models_pb2.AttachRequest(failure=gone))
+                continue
             try:
-                answer = models_pb2.AttachRequest(answer=self._answer(batch))
+                answer = models_pb2.AttachRequest(answer=self._answer(fn, batch))
             except Exception as e:  # whatever the function raises fails this batch and no other
                 _log.exception("evaluator of %s: a batch failed", self._target)
                 failure = models_pb2.Failure(id=batch.id, message=f"{type(e).__name__}: {e}")
                 answer = models_pb2.AttachRequest(failure=failure)
             out.put(answer)
 
-    def _answer(self, batch: models_pb2.EvaluationBatch) -> models_pb2.Answer:
-        with self._lock:
-            fn = self._fns.get(batch.version)
-        if fn is None:
-            raise _errors.UnavailableError(f"the weights of version {batch.version} are not kept any more")
+    def _answer(self, fn: Evaluator, batch: models_pb2.EvaluationBatch) -> models_pb2.Answer:
         obs = _wire.named(batch.obs)
         n = len(next(iter(obs.values())))
         actions = batch.num_actions

@@ -95,6 +95,8 @@ def channel(target: str, token: str | None, tls: TLS | bool | None, max_message:
         ("grpc.max_send_message_length", max_message),
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
         ("grpc.service_config", _POLICY),
         ("grpc.use_local_subchannel_pool", 1),
     ]

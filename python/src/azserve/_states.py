@@ -196,7 +196,7 @@ class States:
             scopes[:] = [s for s in scopes if s is not scope]
             left = np.fromiter(scope.elements(), np.int32)
             if len(left) and not self.closed:
-                self.release_batch(left)
+                self._release(left)  # other scopes keep what they count of the same states
 
     def _scopes(self) -> list[Counter[int]]:
         """Return the open scopes of this thread, innermost last."""

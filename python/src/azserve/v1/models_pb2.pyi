@@ -162,12 +162,14 @@ class Answer(_message.Message):
     def __init__(self, id: _Optional[int] = ..., prior_logits: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ..., value: _Optional[_Union[_tensor_pb2.Tensor, _Mapping]] = ...) -> None: ...
 
 class Failure(_message.Message):
-    __slots__ = ("id", "message")
+    __slots__ = ("id", "message", "no_weights")
     ID_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    NO_WEIGHTS_FIELD_NUMBER: _ClassVar[int]
     id: int
     message: str
-    def __init__(self, id: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    no_weights: bool
+    def __init__(self, id: _Optional[int] = ..., message: _Optional[str] = ..., no_weights: bool = ...) -> None: ...
 
 class AttachResponse(_message.Message):
     __slots__ = ("welcome", "batch", "cancel")
