@@ -19,8 +19,9 @@ type evaluatorConn struct{ stream pb.Models_AttachServer }
 func (c *evaluatorConn) Send(r *remote.Request) error {
 	b, spec := r.Batch, r.Batch.Spec
 	m := &pb.EvaluationBatch{
-		Id: r.ID, Version: r.Version, Env: spec.ID, NumActions: int32(spec.NumActions), Keywords: wire.Keywords(r.Env.Keywords()),
-		Obs: wire.Arrays(spec.Obs, b.Obs, b.N),
+		Id: r.ID, Version: r.Version, Env: spec.ID, NumActions: int32(spec.NumActions),
+		Keywords: wire.Keywords(r.Env.Keywords()),
+		Obs:      wire.Arrays(spec.Obs, b.Obs, b.N),
 	}
 	if b.Legal != nil && wire.Masks(r.Env) {
 		m.ActionMask = wire.Of(b.Legal[:b.N*spec.NumActions], b.N, spec.NumActions)
