@@ -14,17 +14,14 @@ func newAnalysis() *cobra.Command {
 	f := &envFlags{}
 	model, simulations, parallel, cache := "uniform", 500, 16, 0
 	cmd := &cobra.Command{
-		Use: "analysis ENV",
-			Short: "Answer queries as KataGo's analysis engine does: lines of JSON in, lines of JSON out",
-		Long: `Answer queries as KataGo's analysis engine does: lines of JSON on standard input, lines of JSON on standard output, in
-the order in which they are ready.
+		Use: "analysis ENV", Short: "Answer queries in lines of JSON, as KataGo's analysis engine does",
+		Long: `Answer queries as KataGo's analysis engine does: lines of JSON on standard input, lines of JSON on
+standard output, in the order in which they are ready.
 
-Fields of a query: id, moves, seed, analyzeTurns, maxVisits, maxTime, priority, priorities, reportDuringSearchEvery,
-includePolicy, includePVVisits, analysisPVLen, avoidMoves, allowMoves, overrideSettings (settings of the search,
-	by the
-names of azserve search --help). Actions: query_version, query_models, clear_cache, terminate,
-	terminate_all. Values are
-from the view of the player to move.`,
+Fields of a query: id, moves, seed, analyzeTurns, maxVisits, maxTime, priority, priorities,
+reportDuringSearchEvery, includePolicy, includePVVisits, analysisPVLen, avoidMoves, allowMoves, overrideSettings
+(settings of the search, by the names of azserve search --help). Actions: query_version, query_models,
+clear_cache, terminate, terminate_all. Values are from the view of the player to move.`,
 		Example: `  echo '{"id": "a", "moves": [["B", "3"], ["W", "3"]], "maxVisits": 800}' | azserve analysis ConnectFour-v0`,
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -114,7 +114,10 @@ func layerSettings(cmd *cobra.Command) error {
 			}
 			value, from = fmt.Sprint(v), "--config"
 			if l, isList := v.([]any); isList {
-				value = strings.Trim(strings.ReplaceAll(fmt.Sprint(l), " ", ","), "[]")
+				if failed = setList(f, l); failed != nil {
+					failed = fmt.Errorf("%w: %s from --config: %w", errUsage, f.Name, failed)
+				}
+				return
 			}
 		}
 		if err := cmd.Flags().Set(f.Name, value); err != nil {
@@ -128,6 +131,19 @@ func layerSettings(cmd *cobra.Command) error {
 		}
 	}
 	return failed
+}
+
+// setList gives a flag the entries of a list.
+func setList(f *pflag.Flag, list []any) error {
+	texts := make([]string, len(list))
+	for i, v := range list {
+		texts[i] = fmt.Sprint(v)
+	}
+	f.Changed = true
+	if many, ok := f.Value.(pflag.SliceValue); ok {
+		return many.Replace(texts)
+	}
+	return f.Value.Set(strings.Join(texts, ","))
 }
 
 func readConfig(cmd *cobra.Command) (map[string]any, error) {
