@@ -22,7 +22,7 @@ Fields of a query: id, moves, seed, analyzeTurns, maxVisits, maxTime, priority, 
 reportDuringSearchEvery, includePolicy, includePVVisits, analysisPVLen, avoidMoves, allowMoves, overrideSettings
 (settings of the search, by the names of azserve search --help). Actions: query_version, query_models,
 clear_cache, terminate, terminate_all. Values are from the view of the player to move.`,
-		Example: `  echo '{"id": "a", "moves": [["B", "3"], ["W", "3"]], "maxVisits": 800}' | azserve analysis ConnectFour-v0`,
+		Example: `  echo '{"id": "a", "moves": [["B", "3"]], "maxVisits": 800}' | azserve analysis ConnectFour-v0`,
 		Args:    exactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := f.openFor(args[0], simulations)

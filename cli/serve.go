@@ -42,16 +42,13 @@ func newServe() *cobra.Command {
 		Use: "serve", Short: "Serve searches, environments and models over gRPC",
 		Long: `Serve searches, environments and models over gRPC (azserve.v1), with health, reflection and metrics.
 
-Models are files (--model),
-	or evaluators that attach (azserve.serve_evaluator in Python). SIGTERM or Ctrl-C drains: the
-health service says NOT_SERVING, new calls are refused,
-	what is in progress ends; a second one ends the server at once.
+Models are files (--model), or evaluators that attach (azserve.serve_evaluator in Python). SIGTERM or Ctrl-C
+drains: the health service says NOT_SERVING, new calls are refused, what is in progress ends; a second one ends
+the server at once.
 
-A file of --tokens has a client a line: NAME ROLES TOKEN [RATE]. ROLES is client, evaluator or admin,
-	or several of them
-with commas; TOKEN the secret,
-	or sha256:HASH; RATE is calls a second. Tokens and certificates are read again when their
-files change.`,
+A file of --tokens has a client a line: NAME ROLES TOKEN [RATE]. ROLES is client, evaluator or admin, or several
+of them with commas; TOKEN the secret, or sha256:HASH; RATE is calls a second. Tokens and certificates are read
+again when their files change.`,
 		Example: "  azserve serve --env ConnectFour-v0 --model onnx:c4.onnx\n" +
 			"  azserve serve --listen unix:/run/azserve.sock --listen :50051 --tokens tokens.txt --tls-cert cert.pem " +
 			"--tls-key key.pem",

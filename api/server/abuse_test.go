@@ -1015,6 +1015,11 @@ func flood(t testing.TB, at string, n int, deaf bool, next func(stream uint32) [
 					pieces.Add(1)
 				}
 				_, _ = conn.Write(out)
+				if !deaf { // until the server has done all of it
+					_ = conn.(*net.TCPConn).CloseWrite()
+					_ = conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+					<-read
+				}
 				_ = conn.Close()
 				<-read
 				if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -1126,6 +1131,7 @@ func TestAbuseRapidReset(t *testing.T) {
 	check()
 	require.Eventually(t, func() bool {
 		st, err := c.Stats(t.Context())
+		fmt.Println(st)
 		return err == nil && st.Pools == 0 && st.Sessions == 0 && st.Running+st.Queued == 0
 	}, 5*time.Second, 10*time.Millisecond)
 	requireGoroutines(t, goroutines)
