@@ -18,6 +18,7 @@ import eval_rows
 import jax_rows
 import mctx_peer
 import pool_rows
+import serving_rows
 from measure import Row, in_turns, installed
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -265,7 +266,7 @@ def main() -> None:
     groups = {
         "search": search_rows, "table": table_rows, "stochastic": stochastic_rows, "games": games_rows,
         "growth": growth_rows, "threads": threads_rows, **pool_rows.GROUPS, **jax_rows.GROUPS,
-        **eval_rows.GROUPS,
+        **eval_rows.GROUPS, **serving_rows.GROUPS,
     }
     parser.add_argument("--only", default="", help=f"rows whose group contains this: {', '.join(groups)}")
     args = parser.parse_args()

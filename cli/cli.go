@@ -86,7 +86,8 @@ the variable beats the file.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	})
-	root.AddCommand(newEnvs(), newSearch(), newPlay(), newTrain(), newArena(), newServe(), newAnalysis(), newMistakes(), newExport(),
+	root.AddCommand(newEnvs(), newSearch(), newPlay(), newTrain(), newArena(), newServe(), newAnalysis(),
+		newMistakes(), newExport(),
 		newPlot())
 	root.CompletionOptions.HiddenDefaultCmd = true
 	return root

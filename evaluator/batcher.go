@@ -23,6 +23,7 @@ type BatcherConfig struct {
 	MaxWait  time.Duration // how long a row waits for others at most; default 2 ms
 	Queue    int           // rows that may wait; default 16 * MaxBatch
 	Streams  int           // batches that are evaluated at the same time; default 1
+	Ahead    int           // batches that may be on their way beside those; default 0
 
 	// Refuse makes a request that finds the queue full fail with ErrBusy. Else it waits for room.
 	Refuse bool
@@ -52,8 +53,8 @@ func (c *BatcherConfig) validate() error {
 		return fmt.Errorf("%w: MaxWait %v; want 0 or more", ErrBatcher, c.MaxWait)
 	case c.Queue < 1:
 		return fmt.Errorf("%w: Queue %d; want at least 1", ErrBatcher, c.Queue)
-	case c.Streams < 1:
-		return fmt.Errorf("%w: Streams %d; want at least 1", ErrBatcher, c.Streams)
+	case c.Streams < 1 || c.Ahead < 0:
+		return fmt.Errorf("%w: Streams %d, Ahead %d; want at least 1 and 0", ErrBatcher, c.Streams, c.Ahead)
 	}
 	return nil
 }
@@ -61,6 +62,9 @@ func (c *BatcherConfig) validate() error {
 // Batcher merges the requests of many searches and clients into batches for one evaluator, whose device is
 // used best by large ones. A batch begins when it is full, when its oldest row has waited for MaxWait, or when
 // everyone who might add to it is waiting already (see [Client.Enter]): with one search alone nothing waits.
+//
+// Batches that would only wait for their turn behind others (Ahead) begin when they are full, or when nobody is left
+// who could add to them and no other waits yet: begun sooner, they would make small batches of what comes a moment later.
 //
 // A batch is made of requests of the highest priority first, and among those each client gets the same number of
 // rows, as long as it has any. Requests with different weights (Pinner) are never in one batch. An error, or a
@@ -81,8 +85,10 @@ type Batcher struct {
 	stats   BatcherStats
 	closed  bool
 	most    int // rows of a batch, at most cfg.MaxBatch
+	devices int // batches that are evaluated at the same time
 	wanted  int // streams; more than that end
 	running int // streams
+	busy    int // streams with a batch
 
 	ctx     context.Context // of all batches; ends with Close
 	cancel  context.CancelFunc
@@ -120,16 +126,17 @@ func NewBatcher(ev Evaluator, spec *envs.Spec, cfg BatcherConfig) (*Batcher, err
 	b.work, b.room = sync.NewCond(&b.mu), sync.NewCond(&b.mu)
 	b.timer = time.AfterFunc(time.Hour, b.wake)
 	b.timer.Stop()
-	b.Resize(cfg.Streams, cfg.MaxBatch)
+	b.Resize(cfg.Streams, cfg.Ahead, cfg.MaxBatch)
 	return b, nil
 }
 
-// Resize changes how many batches are evaluated at the same time, and how many rows one has at most: for evaluators
-// that come and go. Both are at least 1, and the second at most the MaxBatch of the configuration.
-func (b *Batcher) Resize(streams, maxBatch int) {
+// Resize changes how many batches are evaluated at the same time, how many may be on their way beside those, and how
+// many rows one has at most, which the MaxBatch of the configuration bounds: for evaluators that come and go.
+func (b *Batcher) Resize(streams, ahead, maxBatch int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.wanted, b.most = max(1, streams), min(max(1, maxBatch), b.cfg.MaxBatch)
+	b.devices, b.most = max(1, streams), min(max(1, maxBatch), b.cfg.MaxBatch)
+	b.wanted = b.devices + max(0, ahead)
 	for ; !b.closed && b.running < b.wanted; b.running++ {
 		b.streams.Go(b.stream)
 	}

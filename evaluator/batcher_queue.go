@@ -217,8 +217,12 @@ func (b *Batcher) ready(now time.Time) reason {
 	switch {
 	case b.rows >= b.most:
 		return full
+	case b.busy >= 2*b.devices:
+		return notYet
 	case calls >= users:
 		return everyone
+	case b.busy >= b.devices:
+		return notYet
 	case now.Sub(b.queue[0].since) >= b.cfg.MaxWait:
 		return waited
 	}

@@ -55,7 +55,7 @@ func (b *Batcher) next(t *batch) (context.Context, bool) {
 	for !b.closed && b.running <= b.wanted {
 		switch b.ready(time.Now()) {
 		case notYet:
-			if len(b.queue) > 0 {
+			if len(b.queue) > 0 && b.busy < b.devices {
 				b.timer.Reset(b.cfg.MaxWait - time.Since(b.queue[0].since))
 			}
 			b.work.Wait()
@@ -70,6 +70,7 @@ func (b *Batcher) next(t *batch) (context.Context, bool) {
 		var ctx context.Context
 		ctx, t.cancel = context.WithCancel(b.ctx)
 		b.gather(t)
+		b.busy++
 		if len(b.queue) > 0 { // there may be enough for another stream
 			b.work.Signal()
 		}
@@ -151,6 +152,8 @@ func (b *Batcher) settle(t *batch, err error, took time.Duration) {
 	if err != nil && b.closed {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
+	b.busy--
+	b.work.Broadcast() // a batch that isn't full may be next
 	s := &b.stats
 	s.Batches++
 	s.Rows += t.n

@@ -233,7 +233,7 @@ func (r *registry) batch(m *model, x *served, env *envs.Env) (err error) {
 			if c.MaxBatch == 0 {
 				c.MaxBatch = r.cfg.MaxBatch
 			}
-			x.batcher.Resize(c.Batches, c.MaxBatch)
+			x.batcher.Resize(c.Evaluators, c.Batches-c.Evaluators, c.MaxBatch)
 		})
 	}
 	x.free = func() {

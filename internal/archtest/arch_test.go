@@ -21,7 +21,7 @@ const module = "github.com/azserve/azserve/"
 var layers = []string{
 	"internal", "envs/canvas", "envs", "envs/envstest", "statestore", "pool", "replay", "evaluator", "evaluator/evaluatortest", "search/tree", "search", "search/inspect",
 	"evaluator/onnxfile", "evaluator/gorgonia", "evaluator/onnx", "evaluator/named", "evaluator/remote", "errcode", "selfplay",
-	"analysis", "api/azserve/v1", "api/wire", "api/client", "api/server", "cli", "cmd", "deploy", "python/native", "python/libazserve",
+	"analysis", "api/azserve/v1", "api/wire", "api/client", "api/server", "cli", "cmd", "deploy", "bench", "python/native", "python/libazserve",
 }
 
 // never lists exceptions to the order: folders that may not import others although those are lower.
@@ -38,6 +38,7 @@ var thirdParty = map[string][]string{
 		"gorgonia.org/gorgonia", "gorgonia.org/tensor", "gonum.org/v1/gonum", "github.com/chewxy/hm",
 		"github.com/ebitengine/purego",
 	},
+	"bench":              {"google.golang.org/grpc"},
 	"evaluator/onnxfile": {"google.golang.org/protobuf/encoding/protowire"},
 	"evaluator/onnx":     {"github.com/yalue/onnxruntime_go"},
 	"api/azserve/v1":     {"google.golang.org/grpc", "google.golang.org/protobuf"},
