@@ -64,7 +64,8 @@ func (c *BatcherConfig) validate() error {
 // everyone who might add to it is waiting already (see [Client.Enter]): with one search alone nothing waits.
 //
 // Batches that would only wait for their turn behind others (Ahead) begin when they are full, or when nobody is left
-// who could add to them and no other waits yet: begun sooner, they would make small batches of what comes a moment later.
+// who could add to them and no other waits yet: begun sooner, they would make small batches of what comes a moment
+// later.
 //
 // A batch is made of requests of the highest priority first, and among those each client gets the same number of
 // rows, as long as it has any. Requests with different weights (Pinner) are never in one batch. An error, or a

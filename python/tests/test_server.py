@@ -540,3 +540,36 @@ def test_forked(server):
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
     assert server.list_envs()
+
+
+@pytest.mark.parametrize("kind", ["jax", "torch"])
+def test_example_evaluators(server, kind):
+    """A network of a framework, in a process of its own, stopped by Ctrl-C."""
+    pytest.importorskip(kind)
+    script = ROOT / "examples" / "serving" / f"evaluator_{kind}.py"
+    start = "import signal, runpy, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    start += "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+    args = [sys.executable, "-c", start, script, "--target", server.target]
+    p = subprocess.Popen([str(a) for a in args], stdout=subprocess.PIPE, text=True)
+    try:
+        until(lambda: attached(server) == 1, 60)
+        r = server.search(
+            "ConnectFour-v0", moves=[[i % 7] for i in range(20)], evaluator=kind, num_simulations=16
+        )
+        assert (r.visits.sum(1) == 16).all()
+        assert np.abs(r.raw_value).max() > 0
+        p.send_signal(signal.SIGINT)
+        out, _ = p.communicate(timeout=30)
+        assert "serving" in out and "stopped" in out
+    finally:
+        p.kill()
+
+
+def test_many_clients(serve):
+    """The learner's example: searches of several processes are those in process, to the last bit."""
+    s = serve("--env", "ConnectFour-v0")
+    script = ROOT / "examples" / "serving" / "many_clients.py"
+    args = [sys.executable, script, "--target", s.target, "--searches", "400", "--clients", "3", "--check"]
+    out = subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=120)
+    assert out.returncode == 0, out.stderr
+    assert "0 of 400 differ" in out.stdout
