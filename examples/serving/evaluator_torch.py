@@ -3,8 +3,8 @@
     bin/azserve serve --env ConnectFour-v0 &
     python examples/serving/evaluator_torch.py --model torch --updates 3
 
-Searches with evaluator="torch" then use it. A learner in this process would train the network, and call update
-with a copy of it now and then; here the weights are drawn anew.
+Searches with evaluator="torch" then use it. A learner in this process would train the network, and call
+update with a copy of it now and then; here the weights are drawn anew.
 """
 
 import argparse

@@ -13,6 +13,8 @@ import pytest
 
 import azserve
 
+PROGRAM = pathlib.Path(__file__).parents[2] / "bin" / "azserve"
+
 
 @pytest.fixture
 def interrupt():
@@ -91,3 +93,52 @@ def in_own(own):
         return p.stdout
 
     return run
+
+
+class Served:
+    """A server in a process of its own, on a Unix socket."""
+
+    def __init__(self, folder, *flags):
+        self.folder, self.flags = folder, flags
+        self.target = f"unix:{folder}/s"
+        self.start()
+
+    def start(self):
+        ready = self.folder / "ready"
+        ready.unlink(missing_ok=True)
+        log = open(self.folder / "log", "a")
+        args = [PROGRAM, "serve", "--listen", self.target, "--ready-file", ready, *self.flags]
+        self.process = subprocess.Popen([str(a) for a in args], stderr=log)
+        log.close()
+        until(ready.exists)
+
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        return self.process.wait(20)
+
+
+def until(condition, seconds=10.0):
+    """Wait for something, and fail if it doesn't come."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it didn't come"
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def serve(tmp_path):
+    if not PROGRAM.exists():
+        pytest.skip("needs bin/azserve: make build")
+    made = []
+
+    def start(*flags):
+        folder = tmp_path / str(len(made))
+        folder.mkdir()
+        made.append(Served(folder, *flags))
+        return made[-1]
+
+    yield start
+    for s in made:
+        if s.process.poll() is None:
+            s.process.kill()
+            s.process.wait()

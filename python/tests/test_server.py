@@ -9,61 +9,13 @@ import time
 
 import numpy as np
 import pytest
+from conftest import until
 
 import azserve
 
 ROOT = pathlib.Path(__file__).parents[2]
-PROGRAM = ROOT / "bin" / "azserve"
 
 pytest.importorskip("grpc")
-pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="needs bin/azserve: make build")
-
-
-class Served:
-    """A server in a process of its own, on a Unix socket."""
-
-    def __init__(self, folder, *flags):
-        self.folder, self.flags = folder, flags
-        self.target = f"unix:{folder}/s"
-        self.start()
-
-    def start(self):
-        ready = self.folder / "ready"
-        ready.unlink(missing_ok=True)
-        log = open(self.folder / "log", "a")
-        args = [PROGRAM, "serve", "--listen", self.target, "--ready-file", ready, *self.flags]
-        self.process = subprocess.Popen([str(a) for a in args], stderr=log)
-        log.close()
-        until(ready.exists)
-
-    def stop(self, how=signal.SIGTERM):
-        self.process.send_signal(how)
-        return self.process.wait(20)
-
-
-def until(condition, seconds=10.0):
-    """Wait for something, and fail if it doesn't come."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it didn't come"
-        time.sleep(0.005)
-
-
-@pytest.fixture
-def serve(tmp_path):
-    made = []
-
-    def start(*flags):
-        folder = tmp_path / str(len(made))
-        folder.mkdir()
-        made.append(Served(folder, *flags))
-        return made[-1]
-
-    yield start
-    for s in made:
-        if s.process.poll() is None:
-            s.process.kill()
-            s.process.wait()
 
 
 @pytest.fixture

@@ -67,11 +67,17 @@ def readme():
 
 
 @pytest.mark.parametrize("block", readme())
-def test_readme(block):
+def test_readme(block, serve):
     if "torch_api" in block:
         pytest.importorskip("torch")
     if "jax_api" in block:
         pytest.importorskip("jax")
         if azserve._native.lib.azs_xla_handler(0) == azserve._native.ffi.NULL:
             pytest.skip("built without JAX")
-    exec(block, {"np": np, "azserve": azserve})
+    names = {"np": np, "azserve": azserve}
+    if "localhost:50051" in block:
+        target = serve("--env", "ConnectFour-v0", "--model", "uniform").target
+        block = block.replace("localhost:50051", target)
+        block = block.replace("max_batch=256)", "max_batch=256, wait=False).close()")
+        names["network"] = lambda obs, mask: (np.zeros(mask.shape), np.zeros(len(mask)))
+    exec(block, names)
