@@ -91,6 +91,8 @@ func (s *Server) may(id *identity, method string) error {
 func (s *Server) unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (any, error) {
+	s.work.Add(1)
+	defer s.work.Add(-1)
 	end := s.begin(ctx, info.FullMethod)
 	var answer any
 	err := safe.Call(func() (err error) {
@@ -123,7 +125,7 @@ func (s *Server) admit(ctx context.Context) (done func(), err error) {
 	return done, err
 }
 
-// stream is around every call that is a stream.
+// stream is around every call that is a stream. Those that do work count each request of theirs.
 func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 	end := s.begin(ss.Context(), info.FullMethod)
 	return end(safe.Call(func() error { return handle(srv, ss) }))
@@ -132,15 +134,7 @@ func (s *Server) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerIn
 // begin notes a call; end notes how it ended, and returns what goes over the wire.
 func (s *Server) begin(ctx context.Context, method string) (end func(error) error) {
 	began := time.Now()
-	streams := strings.HasSuffix(method, "/Session") || strings.HasSuffix(method, "/Stream") ||
-		strings.HasSuffix(method, "/Attach")
-	if !streams {
-		s.work.Add(1)
-	}
 	return func(err error) error {
-		if !streams {
-			s.work.Add(-1)
-		}
 		took := time.Since(began)
 		out := wire.Status(err)
 		s.metrics.finish(method, err, took)
