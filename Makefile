@@ -36,7 +36,8 @@ run: build ## the main job: tic-tac-toe from random play, and what was reached, 
 
 test: build ## all tests: Go with the race detector where it pays, and Python
 	$(GO) test ./...
-	$(GO) test -race -short ./statestore ./pool ./search/... ./evaluator/... ./selfplay
+	$(GO) test -race -short ./statestore ./pool ./search/... ./evaluator/... ./selfplay \
+		./analysis ./api/...
 	CGO_ENABLED=0 $(GO) build -o /dev/null ./cmd/azserve
 	$(PY) -m pytest -q python/tests
 

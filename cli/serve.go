@@ -82,6 +82,7 @@ again when their files change.`,
 	fl.IntVar(&c.MaxConcurrent, "max-concurrent", 256, "searches and evaluations at a time")
 	fl.IntVar(&c.MaxQueue, "max-queue", 1024, "searches and evaluations that wait beside those; more are refused")
 	fl.IntVar(&c.MaxNodes, "max-nodes", 1<<22, "most nodes of a search: rows * (simulations + 1)")
+	fl.IntVar(&c.MaxSessions, "max-sessions", 4096, "search sessions that are open at a time")
 	fl.IntVar(&c.MaxPools, "max-pools", 1024, "pools that are open at a time")
 	fl.IntVar(&c.MaxClientPools, "max-client-pools", 64, "pools of one client")
 	fl.IntVar(&c.MaxStates, "max-states", 1<<22, "states of a pool, and of all searches in one environment")
@@ -94,6 +95,8 @@ again when their files change.`,
 		"that an attached evaluator has for a batch; a slower one is cut off")
 	fl.DurationVar(&c.EvaluatorGrace, "evaluator-grace", time.Second,
 		"that searches wait where no evaluator is attached")
+	fl.DurationVar(&c.ConnectionAge, "connection-age", 0,
+		"that a connection lives before its client makes another, to spread over new servers; 0: for ever")
 	fl.DurationVar(&c.Grace, "grace", 30*time.Second, "that what is in progress gets when the server drains")
 	fl.DurationVar(&c.Delay, "drain-delay", 0,
 		"between NOT_SERVING and the first refused call, for balancers to notice")

@@ -32,8 +32,13 @@ func (f *Factorization) Strides() []int {
 	return out
 }
 
-// Width returns the size of the largest component.
-func (f *Factorization) Width() int { return slices.Max(f.Sizes) }
+// Width returns the size of the largest component, 0 where there are none.
+func (f *Factorization) Width() int {
+	if len(f.Sizes) == 0 {
+		return 0
+	}
+	return slices.Max(f.Sizes)
+}
 
 func (f *Factorization) validate(actions int) error {
 	if len(f.Sizes) == 0 && len(f.Names) == 0 {

@@ -67,6 +67,7 @@ var kinds = []struct {
 	{NotStarted, pool.ErrNotStarted}, {BadState, envs.ErrBadState},
 	{Overloaded, evaluator.ErrBusy}, {Unavailable, remote.ErrUnavailable}, {Unavailable, evaluator.ErrClosed},
 	{Evaluator, search.ErrEvaluator}, {Evaluator, remote.ErrFailed},
+	{InvalidArgument, remote.ErrHello},
 	{UnknownEnv, envs.ErrUnknownEnv}, {Keyword, envs.ErrKeyword}, {CallOrder, search.ErrOrder},
 	{InvalidArgument, pool.ErrConfig}, {InvalidArgument, pool.ErrThreads}, {InvalidArgument, search.ErrConfig},
 	{InvalidArgument, evaluator.ErrEnv}, {InvalidArgument, evaluator.ErrSymmetry}, {InvalidArgument, named.ErrName},

@@ -41,7 +41,7 @@ func (s *Server) stats() *pb.StatsResponse {
 // Drain begins to drain, and doesn't wait for the end.
 func (s *adminService) Drain(_ context.Context, req *pb.DrainRequest) (*pb.DrainResponse, error) {
 	grace := s.cfg.Grace
-	if req.Grace < 0 || req.Grace > 1e6 {
+	if !(req.Grace >= 0 && req.Grace <= 1e6) { // NaN too
 		return nil, wire.Bad("grace", "is %v; want 0 or more seconds", req.Grace)
 	}
 	if req.Grace > 0 {

@@ -9,7 +9,9 @@ import (
 	"github.com/azserve/azserve/api/wire"
 	"github.com/azserve/azserve/errcode"
 	"github.com/azserve/azserve/evaluator/remote"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 )
 
 // evaluatorConn sends batches over a stream.
@@ -29,7 +31,11 @@ func (c *evaluatorConn) Send(r *remote.Request) error {
 	if b.Chance != nil {
 		m.Chance = wire.Vector(b.Chance[:b.N])
 	}
-	return c.stream.Send(&pb.AttachResponse{Message: &pb.AttachResponse_Batch{Batch: m}})
+	err := c.stream.Send(&pb.AttachResponse{Message: &pb.AttachResponse_Batch{Batch: m}})
+	if status.Code(err) == codes.ResourceExhausted { // the batch's fault, not the evaluator's
+		return fmt.Errorf("%w: %w", remote.ErrFailed, err)
+	}
+	return err
 }
 
 // Cancel says that nobody waits for a batch any more.
@@ -47,6 +53,13 @@ func (s *modelService) Attach(stream pb.Models_AttachServer) error {
 	if hello == nil {
 		return wire.Bad("hello", "isn't set; want it first")
 	}
+	introduced := remote.Hello{
+		Name: hello.Name, MaxBatch: int(hello.MaxBatch), InFlight: int(hello.InFlight),
+		Versions: hello.Weights.GetVersions(),
+	}
+	if err := introduced.Validate(); err != nil {
+		return wire.At("hello", err)
+	}
 	hub, err := s.registry.attached(hello.Model)
 	if err != nil {
 		return err
@@ -60,9 +73,8 @@ func (s *modelService) Attach(stream pb.Models_AttachServer) error {
 	if err != nil {
 		return err
 	}
-	worker, err := hub.Attach(&evaluatorConn{stream}, remote.Hello{
-		Name: name, MaxBatch: int(hello.MaxBatch), InFlight: int(hello.InFlight), Versions: hello.Weights.GetVersions(),
-	})
+	introduced.Name = name
+	worker, err := hub.Attach(&evaluatorConn{stream}, introduced)
 	if err != nil {
 		return wire.At("hello", err)
 	}

@@ -24,6 +24,7 @@ type Config struct {
 	MaxConcurrent  int           // searches and evaluations at a time; default 256
 	MaxQueue       int           // that wait for their turn beside those; default 1024
 	MaxNodes       int           // rows * (simulations + 1) of a search; default 2^22
+	MaxSessions    int           // open at a time; default 4096
 	MaxPools       int           // open at a time; default 1024
 	MaxClientPools int           // of one client; default 64
 	MaxStates      int           // of a pool, or of all searches in one environment; default 2^22
@@ -38,6 +39,10 @@ type Config struct {
 	Streams          int           // batches of a model in a file at a time; default: Threads
 	EvaluatorTimeout time.Duration // of an attached evaluator for a batch; default 5 s
 	EvaluatorGrace   time.Duration // that a search waits for an evaluator to attach; default 1 s
+
+	// ConnectionAge is how long a connection lives before its client is asked to make another, so that clients spread
+	// over new servers; streams go on to their end. Default 0: for ever.
+	ConnectionAge time.Duration
 
 	Grace time.Duration // that what is in progress gets when the server drains; default 30 s
 	Delay time.Duration // between "not serving" and refusing calls, for balancers to notice; default 0
@@ -66,6 +71,7 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxConcurrent, 256)
 	def(&c.MaxQueue, 1024)
 	def(&c.MaxNodes, 1<<22)
+	def(&c.MaxSessions, 4096)
 	def(&c.MaxPools, 1024)
 	def(&c.MaxClientPools, 64)
 	def(&c.MaxStates, 1<<22)
@@ -102,6 +108,7 @@ func (c *Config) validate() error {
 		{"max_concurrent", int64(c.MaxConcurrent), 1 << 20},
 		{"max_queue", int64(c.MaxQueue), 1 << 20},
 		{"max_nodes", int64(c.MaxNodes), 1 << 31},
+		{"max_sessions", int64(c.MaxSessions), 1 << 20},
 		{"max_pools", int64(c.MaxPools), 1 << 20},
 		{"max_client_pools", int64(c.MaxClientPools), 1 << 20},
 		{"max_states", int64(c.MaxStates), 1 << 24},

@@ -41,6 +41,9 @@ func (s *envService) Open(ctx context.Context, req *pb.OpenRequest) (*pb.OpenRes
 	if n < 1 || n > s.cfg.MaxEnvs {
 		return nil, wire.Bad("num_envs", "is %d; want 1 to %d", n, s.cfg.MaxEnvs)
 	}
+	if err := s.fits("num_envs", n, 2*rowBytes(env)); err != nil { // with the last observation of episodes
+		return nil, err
+	}
 	maxStates, err := bound("max_states", req.MaxStates, int64(s.cfg.MaxStates))
 	if err != nil {
 		return nil, err
@@ -189,6 +192,9 @@ func (s *envService) SimulateBatch(
 		if err := sameLength("state_id", len(states), "actions", len(actions)); err != nil {
 			return nil, err
 		}
+		if err := s.fits("state_id", len(states), rowBytes(p.Env())); err != nil {
+			return nil, err
+		}
 		return p.simulate(states, actions)
 	})
 }
@@ -260,10 +266,25 @@ func (s *envService) Release(ctx context.Context, req *pb.StateIds) (*pb.Release
 // Dump returns states as bytes.
 func (s *envService) Dump(ctx context.Context, req *pb.StateIds) (*pb.StateBytes, error) {
 	return onStates(ctx, s.Server, req, func(p *openPool, states []int32) (*pb.StateBytes, error) {
-		blobs, err := p.Store().Dump(states)
-		return &pb.StateBytes{States: blobs}, err
+		out, total := &pb.StateBytes{}, 0
+		for lo := 0; lo < len(states); lo += dumpedAtOnce {
+			blobs, err := p.Store().Dump(states[lo:min(lo+dumpedAtOnce, len(states))])
+			if err != nil {
+				return nil, err
+			}
+			for _, b := range blobs {
+				total += len(b) + 8
+			}
+			if out.States = append(out.States, blobs...); total > s.cfg.MaxMessage {
+				return nil, tooLarge("state_id", len(states), int64(len(out.States)))
+			}
+		}
+		return out, nil
 	})
 }
+
+// dumpedAtOnce is how many states are made bytes of before it is looked how many there are.
+const dumpedAtOnce = 64
 
 // Load makes states of bytes.
 func (s *envService) Load(ctx context.Context, req *pb.LoadRequest) (*pb.StateIds, error) {
@@ -286,11 +307,14 @@ func (s *envService) Hash(ctx context.Context, req *pb.StateIds) (*pb.HashRespon
 // Text draws states as text.
 func (s *envService) Text(ctx context.Context, req *pb.StateIds) (*pb.TextResponse, error) {
 	return onStates(ctx, s.Server, req, func(p *openPool, states []int32) (*pb.TextResponse, error) {
-		out := &pb.TextResponse{}
+		out, total := &pb.TextResponse{}, 0
 		for _, h := range states {
 			text, err := p.Store().Text(h)
 			if err != nil {
 				return nil, err
+			}
+			if total += len(text) + 8; total > s.cfg.MaxMessage {
+				return nil, tooLarge("state_id", len(states), int64(len(out.Texts)))
 			}
 			out.Texts = append(out.Texts, text)
 		}
@@ -323,11 +347,14 @@ func (s *envService) Actions(ctx context.Context, req *pb.EnvIds) (*pb.ActionsRe
 		if err != nil {
 			return nil, err
 		}
-		out := &pb.ActionsResponse{}
+		out, total := &pb.ActionsResponse{}, 0
 		for _, e := range ids {
 			actions, err := p.Actions(e)
 			if err != nil {
 				return nil, wire.At("env_id", err)
+			}
+			if total += 4*len(actions) + 32; total > s.cfg.MaxMessage {
+				return nil, tooLarge("env_id", len(ids), int64(len(out.Actions)))
 			}
 			out.Actions = append(out.Actions, wire.Vector(actions))
 		}
@@ -357,6 +384,9 @@ func (s *envService) Observe(ctx context.Context, req *pb.Rows) (*pb.ViewRespons
 		var n int
 		var v statestore.View
 		err := p.onRows(req, func(rows int) func([]int32) error {
+			if bad := s.fits("rows", rows, rowBytes(p.Env())); bad != nil {
+				return func([]int32) error { return bad }
+			}
 			n, v = rows, newView(p.Env(), rows)
 			return func(states []int32) error { return p.Store().Read(states, v) }
 		})
@@ -402,6 +432,9 @@ func (s *envService) QueryMask(ctx context.Context, req *pb.QueryMaskRequest) (*
 			return nil, err
 		}
 		width := int(req.Width)
+		if len(p.Env().Spec().Factorization.Sizes) == 0 {
+			return nil, wire.At("rows", fmt.Errorf("%w: %s", envs.ErrNoFactors, p.Env().Spec().ID))
+		}
 		if most := p.Env().Spec().Factorization.Width(); width < 0 || width > most {
 			return nil, wire.Bad("width", "is %d; want 0 to %d", width, most)
 		}
@@ -409,6 +442,9 @@ func (s *envService) QueryMask(ctx context.Context, req *pb.QueryMaskRequest) (*
 		var mask []bool
 		err = p.onRows(req.Rows, func(rows int) func([]int32) error {
 			n = rows
+			if bad := s.fits("rows", rows, int64(width)); bad != nil {
+				return func([]int32) error { return bad }
+			}
 			prefixes := &envs.Prefixes{Values: values, Lengths: lengths}
 			if rows > 0 {
 				prefixes.Stride = len(values) / rows

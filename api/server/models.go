@@ -126,6 +126,9 @@ func (s *modelService) Evaluate(ctx context.Context, req *pb.EvaluateRequest) (*
 	}
 	defer u.release()
 	n, a := len(r.states), r.env.Spec().NumActions
+	if err := s.fitsWork("states", r.env, n, 1); err != nil {
+		return nil, err
+	}
 	out := &evaluator.Output{Logits: make([]float32, n*a), Value: make([]float32, n)}
 	version, err := search.Evaluate(ctx, r.store, r.states, search.Seeds(req.Seed, n), u.ev, out)
 	if err != nil {
@@ -164,6 +167,9 @@ func (s *modelService) evaluateObservations(
 	ev, version, unpin := evaluator.Pin(u.ev)
 	defer unpin()
 	n, a := in.N, b.env.Spec().NumActions
+	if err := s.fits("observations", n, 4*int64(a)+4); err != nil {
+		return nil, err
+	}
 	out := &evaluator.Output{Logits: make([]float32, n*a), Value: make([]float32, n)}
 	if err := ev.Evaluate(ctx, in, out); err != nil {
 		return nil, wire.At("model", err)

@@ -89,9 +89,13 @@ func (p *pools) open(owner *identity, env *envs.Env, cfg pool.Config) (*openPool
 	x := &openPool{Pool: made, id: hex.EncodeToString(random[:]), owner: owner, last: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	err = p.countLocked(owner) // others may have opened some meanwhile
 	if p.closed {
+		err = errDraining()
+	}
+	if err != nil {
 		made.Close()
-		return nil, errDraining()
+		return nil, err
 	}
 	p.all[x.id] = x
 	return x, nil
@@ -101,6 +105,11 @@ func (p *pools) open(owner *identity, env *envs.Env, cfg pool.Config) (*openPool
 func (p *pools) room(owner *identity) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.countLocked(owner)
+}
+
+// countLocked is room with mu held.
+func (p *pools) countLocked(owner *identity) error {
 	own := 0
 	for _, x := range p.all {
 		if x.owner.name == owner.name {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/errcode"
 	"github.com/azserve/azserve/evaluator"
+	"github.com/azserve/azserve/evaluator/gorgonia"
 	"github.com/azserve/azserve/evaluator/named"
 	"github.com/azserve/azserve/evaluator/remote"
 )
@@ -67,6 +69,9 @@ const (
 	kindFile     = "file"
 	kindAttached = "attached"
 )
+
+// mostModels is how many models there may be.
+const mostModels = 1000
 
 // mostServed is how many environments and versions of a model are kept that nobody uses.
 const mostServed = 16
@@ -221,8 +226,13 @@ func (r *registry) batch(m *model, x *served, env *envs.Env) (err error) {
 	if m.hub != nil {
 		streams = 1
 	}
+	most := batchRows(env, r.cfg.MaxBatch, r.cfg.MaxMessage)
+	if most < 1 {
+		return wire.New(errcode.TooLarge, "one observation of %s is over the limit of a message; raise --max-message",
+			env.Spec().ID)
+	}
 	x.batcher, err = evaluator.NewBatcher(x.ev, env.Spec(), evaluator.BatcherConfig{
-		MaxBatch: r.cfg.MaxBatch, MaxWait: r.cfg.MaxWait, Streams: streams, Queue: max(16*r.cfg.MaxBatch, r.cfg.MaxNodes),
+		MaxBatch: most, MaxWait: r.cfg.MaxWait, Streams: streams, Queue: max(16*r.cfg.MaxBatch, r.cfg.MaxNodes),
 	})
 	if err != nil {
 		return err
@@ -332,6 +342,8 @@ func (r *registry) attached(name string) (*remote.Hub, error) {
 	switch {
 	case r.closed:
 		return nil, errDraining()
+	case m == nil && len(r.models) >= mostModels:
+		return nil, wire.New(errcode.Overloaded, "there are %d models, the most that may be", len(r.models))
 	case m == nil:
 		m = &model{
 			name: name, kind: kindAttached, served: map[servedKey]*served{},
@@ -346,7 +358,14 @@ func (r *registry) attached(name string) (*remote.Hub, error) {
 
 // try opens a model for an environment, if there is one.
 func (*registry) try(text string, env *envs.Env) error {
-	if env == nil {
+	if folder, ours := strings.CutPrefix(text, "gorgonia:"); ours && env == nil {
+		net, err := gorgonia.Load(folder)
+		if err == nil {
+			net.Close()
+		}
+		return err
+	}
+	if env == nil { // an ONNX file is checked against the environment of its first use
 		return nil
 	}
 	_, free, err := named.Open(text, env)
@@ -377,6 +396,8 @@ func (r *registry) add(name, version, text string, activate bool) error {
 	defer r.mu.Unlock()
 	m := r.models[name]
 	switch {
+	case m == nil && len(r.models) >= mostModels:
+		return wire.New(errcode.Overloaded, "there are %d models, the most that may be", len(r.models))
 	case m == nil:
 		m = &model{name: name, kind: kindFile, texts: map[string]string{}, served: map[servedKey]*served{}}
 		r.models[name] = m

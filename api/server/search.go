@@ -62,6 +62,9 @@ func (s *Server) fill(ctx context.Context, j *job, client *identity, req *pb.Sea
 			"is %d for %d rows; this server takes at most %d nodes in all, rows * "+
 				"(simulations + 1)", j.cfg.NumSimulations, n, most)
 	}
+	if err := s.fitsWork("states", j.env, n, min(j.cfg.LeavesPerStep, j.cfg.NumSimulations+1)); err != nil {
+		return err
+	}
 	if err := readRoots(&j.Roots, req, n, j.env.Spec().NumActions); err != nil {
 		return err
 	}

@@ -107,7 +107,9 @@ func (s *Server) serve() {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(s.cfg.MaxMessage), grpc.MaxSendMsgSize(s.cfg.MaxMessage), grpc.MaxConcurrentStreams(1024),
 		grpc.MaxHeaderListSize(16 << 10), grpc.ConnectionTimeout(5 * time.Second), grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: 10 * time.Second, Timeout: 5 * time.Second, MaxConnectionAge: s.cfg.ConnectionAge,
+		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.InTapHandle(s.tap), grpc.UnaryInterceptor(s.unary), grpc.StreamInterceptor(s.stream),
 		grpc.StatsHandler(&connections{}),

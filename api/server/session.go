@@ -9,6 +9,7 @@ import (
 
 	pb "github.com/azserve/azserve/api/azserve/v1"
 	"github.com/azserve/azserve/api/wire"
+	"github.com/azserve/azserve/errcode"
 	"github.com/azserve/azserve/evaluator"
 	"github.com/azserve/azserve/internal/safe"
 	"github.com/azserve/azserve/search"
@@ -27,8 +28,10 @@ type session struct {
 
 // Session answers the requests of a stream, one after the other.
 func (s *searchService) Session(stream pb.Search_SessionServer) error {
-	s.sessions.Add(1)
 	defer s.sessions.Add(-1)
+	if n := s.sessions.Add(1); n > int64(s.cfg.MaxSessions) {
+		return wire.New(errcode.Overloaded, "%d sessions are open, the most that may be; try again later", n-1)
+	}
 	x := &session{s: s.Server, client: identityOf(stream.Context()), stream: stream}
 	defer x.close()
 	requests, failed := make(chan *pb.SessionRequest), make(chan error, 1)
@@ -44,6 +47,8 @@ func (s *searchService) Session(stream pb.Search_SessionServer) error {
 				return nil
 			}
 			return err
+		case <-stream.Context().Done(): // the reader may have ended without a word
+			return stream.Context().Err()
 		case <-s.drain:
 			return errDraining()
 		}
@@ -152,9 +157,31 @@ func (x *session) run(ctx context.Context, r *pb.RunSearch) (*pb.SessionResponse
 	if x.job.use == nil {
 		return nil, wire.Bad("run", "can't be: the session began with ask; want select and expand")
 	}
+	// Reports are sent beside the run: one that the client doesn't read keeps neither the search nor its place.
+	reports, sent := make(chan *pb.SessionResponse, 1), make(chan error, 1)
+	go func() { sent <- x.sendAll(reports) }()
+	err := x.goOn(ctx, time.Duration(r.ReportEveryMs)*time.Millisecond, reports)
+	close(reports)
+	if err := errors.Join(err, <-sent); err != nil {
+		return nil, err
+	}
+	return x.result(false)
+}
+
+func (x *session) sendAll(reports <-chan *pb.SessionResponse) (err error) {
+	for m := range reports {
+		if err == nil {
+			err = x.stream.Send(m)
+		}
+	}
+	return err
+}
+
+// goOn searches to the end. It leaves a report out if the last one is still on its way.
+func (x *session) goOn(ctx context.Context, every time.Duration, reports chan<- *pb.SessionResponse) error {
 	done, err := x.s.admit(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer done()
 	ev, version, release := evaluator.Pin(x.job.use.ev)
@@ -164,27 +191,21 @@ func (x *session) run(ctx context.Context, r *pb.RunSearch) (*pb.SessionResponse
 	x.stop.Store(false)
 	before := x.search.Stats().Simulations
 	defer func() { x.s.simulations.Add(int64(max(0, x.search.Stats().Simulations-before))) }()
-	every := time.Duration(r.ReportEveryMs) * time.Millisecond
 	for last := time.Now(); !x.stop.Load(); {
 		more, err := x.search.Round(ctx, ev)
-		if err != nil {
-			return nil, err
+		if err != nil || !more {
+			return err
 		}
-		if !more {
-			break
-		}
-		if now := time.Now(); every > 0 && now.Sub(last) >= every {
+		if now := time.Now(); every > 0 && now.Sub(last) >= every && len(reports) == 0 {
 			last = now
 			report, err := x.result(true)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			if err := x.stream.Send(report); err != nil {
-				return nil, err
-			}
+			reports <- report // there is room: nobody else puts any in
 		}
 	}
-	return x.result(false)
+	return nil
 }
 
 // result is what the search says now. Rows that were given up are among the errors of the answer.

@@ -204,6 +204,8 @@ func (s *envService) Stream(stream pb.Envs_StreamServer) error {
 				return nil
 			}
 			return err
+		case <-stream.Context().Done(): // the reader may have ended without a word
+			return stream.Context().Err()
 		case <-s.drain:
 			return errDraining()
 		}

@@ -107,9 +107,25 @@ var grpcCodes = map[errcode.Code]codes.Code{
 func Message(err error) *pb.Error {
 	e := From(err)
 	return &pb.Error{
-		Code: pb.ErrorCode(e.Code), Message: e.Error(), Path: e.Path, Row: int32(e.Row), Retryable: e.Retryable(),
+		Code: pb.ErrorCode(e.Code), Message: clip(e.Error(), longestText), Path: clip(e.Path, longestPath),
+		Row: int32(e.Row), Retryable: e.Retryable(),
 		RetryAfterMs: e.RetryAfter.Milliseconds(),
 	}
+}
+
+// Texts travel twice in a status, in headers for which clients have little room (8 KiB in Python), and they repeat
+// what was sent.
+const (
+	longestText = 1000
+	longestPath = 200
+)
+
+// clip shortens a text to so many bytes, and to whole characters that are valid.
+func clip(text string, most int) string {
+	if len(text) > most {
+		text = text[:most] + "..."
+	}
+	return strings.ToValidUTF8(text, "?")
 }
 
 // FromMessage is the other way round.
@@ -130,7 +146,7 @@ func Status(err error) error {
 		return err
 	}
 	e := From(err)
-	s := status.New(grpcCodes[e.Code], e.Error())
+	s := status.New(grpcCodes[e.Code], clip(e.Error(), longestText))
 	if t, err := s.WithDetails(Message(e)); err == nil {
 		s = t
 	}

@@ -62,6 +62,7 @@ type Request struct {
 
 // Conn is the way to an evaluator. Its methods are called by one goroutine at a time.
 type Conn interface {
+	// Send sends a batch. An error means that the evaluator is lost, unless it is an ErrFailed, which is of this batch.
 	Send(*Request) error
 	// Cancel says that nobody waits for a batch any more.
 	Cancel(id uint64) error
@@ -73,6 +74,19 @@ type Hello struct {
 	MaxBatch int      // rows, at least 1
 	InFlight int      // batches that it takes at a time; 0 means 2
 	Versions []uint64 // of weights that it can answer under, the newest last; none: it has no versions
+}
+
+// Validate checks what an evaluator says of itself.
+func (h *Hello) Validate() error {
+	switch {
+	case h.MaxBatch < 1 || h.MaxBatch > 1<<20:
+		return fmt.Errorf("%w: max_batch=%d; want 1 to 1048576", ErrHello, h.MaxBatch)
+	case h.InFlight < 0 || h.InFlight > 64:
+		return fmt.Errorf("%w: in_flight=%d; want 1 to 64, or 0 for 2", ErrHello, h.InFlight)
+	case len(h.Versions) > 64:
+		return fmt.Errorf("%w: %d versions; want at most 64", ErrHello, len(h.Versions))
+	}
+	return nil
 }
 
 // Capacity is what the evaluators of a model take together.

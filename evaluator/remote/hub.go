@@ -103,14 +103,11 @@ func (h *Hub) wake() {
 
 // Attach adds an evaluator. Its connection's reader calls Answer, Fail and SetVersions, and Detach at the end.
 func (h *Hub) Attach(conn Conn, hello Hello) (*Worker, error) {
+	if err := hello.Validate(); err != nil {
+		return nil, err
+	}
 	if hello.InFlight == 0 {
 		hello.InFlight = 2
-	}
-	switch {
-	case hello.MaxBatch < 1 || hello.MaxBatch > 1<<20:
-		return nil, fmt.Errorf("%w: max_batch=%d; want 1 to 1048576", ErrHello, hello.MaxBatch)
-	case hello.InFlight < 1 || hello.InFlight > 64:
-		return nil, fmt.Errorf("%w: in_flight=%d; want 1 to 64", ErrHello, hello.InFlight)
 	}
 	w := &Worker{hub: h, conn: conn, hello: hello, calls: map[uint64]*call{}, gone: make(chan struct{})}
 	h.mu.Lock()
@@ -182,12 +179,14 @@ func (h *Hub) take(version uint64) (best *Worker, some, any bool, changed chan s
 			continue
 		}
 		some = true
-		if room := w.hello.InFlight - w.taken; room > 0 && (best == nil || room > best.hello.InFlight-best.taken) {
+		if room := w.room(); room > 0 && (best == nil || room > best.room() ||
+			room == best.room() && w.asked < best.asked) {
 			best = w
 		}
 	}
 	if best != nil {
 		best.taken++
+		best.asked++
 	}
 	return best, some, len(h.workers) > 0, h.changed
 }

@@ -22,6 +22,7 @@ type Worker struct {
 
 	// guarded by Hub.mu
 	taken    int // places
+	asked    int // batches so far
 	versions []uint64
 	calls    map[uint64]*call
 	faults   int // bad answers in a row
@@ -36,6 +37,9 @@ type answer struct {
 	logits, values []float32
 	err            error
 }
+
+// room is how many more batches it takes now. Call with Hub.mu held.
+func (w *Worker) room() int { return w.hello.InFlight - w.taken }
 
 // Gone is closed when the evaluator was cut off or has left.
 func (w *Worker) Gone() <-chan struct{} { return w.gone }
@@ -158,6 +162,10 @@ func (w *Worker) ask(ctx context.Context, env *envs.Env, version uint64, in *eva
 	})
 	defer timer.Stop()
 	if err := w.send(&Request{ID: id, Version: version, Env: env, Batch: in}); err != nil {
+		if errors.Is(err, ErrFailed) { // of this batch alone
+			w.forget(id)
+			return err
+		}
 		w.Detach(err)
 		return errLost
 	}
@@ -190,11 +198,15 @@ func (w *Worker) begin(c *call) (id uint64, err error) {
 	return w.hub.lastID, nil
 }
 
+func (w *Worker) forget(id uint64) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	delete(w.calls, id)
+}
+
 // abandon forgets a batch that nobody waits for any more.
 func (w *Worker) abandon(id uint64) {
-	w.hub.mu.Lock()
-	delete(w.calls, id)
-	w.hub.mu.Unlock()
+	w.forget(id)
 	w.sending.Lock()
 	defer w.sending.Unlock()
 	if err := w.conn.Cancel(id); err != nil {
