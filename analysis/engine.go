@@ -36,11 +36,14 @@ type Config struct {
 type Engine struct {
 	cfg Config
 
+	accepting sync.Mutex // held while a line is accepted; taken before mu
+
 	mu     sync.Mutex // guards everything below
 	wake   *sync.Cond
 	jobs   []*job // that wait, in the order in which they came
 	active []*job
 	ended  bool // no more jobs will come
+	gone   bool // the caller has left: nothing is accepted or written any more
 	out    *json.Encoder
 	failed error // of the output
 }
@@ -79,6 +82,12 @@ func Run(ctx context.Context, cfg Config, in io.Reader, out io.Writer) error {
 	e.wake.Broadcast()
 	e.mu.Unlock()
 	workers.Wait()
+	e.accepting.Lock() // a line may be in progress
+	defer e.accepting.Unlock()
+	e.abandon()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.gone = true
 	return errors.Join(err, e.failed)
 }
 
@@ -113,6 +122,9 @@ func (e *Engine) release(j *job) { _ = e.cfg.Store.Release([]int32{j.state}) }
 func (e *Engine) send(answer any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.gone {
+		return
+	}
 	if err := e.out.Encode(answer); err != nil && e.failed == nil {
 		e.failed = err
 	}
@@ -120,6 +132,14 @@ func (e *Engine) send(answer any) {
 
 // accept does what a line asks, or puts its positions into the queue.
 func (e *Engine) accept(line []byte) {
+	e.accepting.Lock()
+	defer e.accepting.Unlock()
+	e.mu.Lock()
+	gone := e.gone
+	e.mu.Unlock()
+	if gone {
+		return
+	}
 	q, unused, err := parse(line)
 	if err == nil && q.Action != "" {
 		err = e.act(q, line)

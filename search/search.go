@@ -148,6 +148,7 @@ func check(store *statestore.Store, roots *Roots, cfg *Config) (*tree.Params, er
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
+	cfg.LeavesPerStep = min(cfg.LeavesPerStep, max(1, cfg.NumSimulations)) // more there never are
 	if err := cfg.limit(store.Env()); err != nil {
 		return nil, err
 	}
@@ -169,11 +170,15 @@ func begin(
 		trees: make([]*tree.Tree, n), errs: make([]error, n), fresh: make([]bool, n),
 		keyed: cfg.Solve || cfg.Cache != nil,
 	}
-	s.turns = make([]int32, n*s.stride)
+	if n > 0 && s.stride > statestore.MaxStatesLimit/n { // before it overflows
+		return nil, fmt.Errorf("%w: %d rows of %d nodes; want %d in all at most", statestore.ErrBudget, n, s.stride,
+			statestore.MaxStatesLimit)
+	}
 	var err error
 	if s.block, err = store.Block(n*s.stride + 1); err != nil {
 		return nil, err
 	}
+	s.turns = make([]int32, n*s.stride)
 	for i := range s.trees {
 		s.trees[i] = trees.Get().(*tree.Tree)
 	}

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	pb "github.com/azserve/azserve/api/azserve/v1"
@@ -198,8 +199,15 @@ func (c *Client) evaluate(ctx context.Context, req *pb.EvaluateRequest) (*evalua
 // Session is a search that goes on: run, advance, run, with the subtree kept. Not safe for concurrent use, but for
 // Stop.
 type Session struct {
-	stream pb.Search_SessionClient
-	cancel context.CancelFunc
+	stream  pb.Search_SessionClient
+	cancel  context.CancelFunc
+	sending sync.Mutex // held while something is sent
+}
+
+func (s *Session) send(req *pb.SessionRequest) error {
+	s.sending.Lock()
+	defer s.sending.Unlock()
+	return s.stream.Send(req)
 }
 
 // Session begins a search. It ends with Close, or with ctx.
@@ -214,7 +222,7 @@ func (c *Client) Session(ctx context.Context, r *Request) (*Session, error) {
 		cancel()
 		return nil, wire.FromStatus(err)
 	}
-	s := &Session{stream, cancel}
+	s := &Session{stream: stream, cancel: cancel}
 	begin := &pb.SessionRequest_Begin{Begin: &pb.Begin{Search: req}}
 	if _, err := s.call(&pb.SessionRequest{Call: begin}); err != nil {
 		cancel()
@@ -224,7 +232,7 @@ func (c *Client) Session(ctx context.Context, r *Request) (*Session, error) {
 }
 
 func (s *Session) call(req *pb.SessionRequest) (*pb.SessionResponse, error) {
-	if err := s.stream.Send(req); err != nil {
+	if err := s.send(req); err != nil {
 		_, err = s.stream.Recv() // which says why
 		return nil, wire.FromStatus(err)
 	}
@@ -266,7 +274,7 @@ func (s *Session) Run(report func(*search.Result), every time.Duration) (*search
 
 // Stop makes a Run that is going on end with what it has.
 func (s *Session) Stop() error {
-	return s.stream.Send(&pb.SessionRequest{Call: &pb.SessionRequest_Stop{Stop: &pb.Stop{}}})
+	return s.send(&pb.SessionRequest{Call: &pb.SessionRequest_Stop{Stop: &pb.Stop{}}})
 }
 
 // Advance plays an action in every row and keeps what the search knows of the position after it.
@@ -278,6 +286,8 @@ func (s *Session) Advance(actions []int32) error {
 
 // Close frees the search.
 func (s *Session) Close() {
+	s.sending.Lock()
+	defer s.sending.Unlock()
 	_ = s.stream.CloseSend()
 	s.cancel()
 }

@@ -1776,7 +1776,7 @@ func TestB39Drain(t *testing.T) {
 			go func() { served <- far.ServeEvaluator(t.Context(), a, slow) }()
 			require.Eventually(t, func() bool { return evaluators(t, c, "slow") == 1 }, 5*time.Second,
 				time.Millisecond)
-			session, err := c.Session(t.Context(), request(1_000_000, model))
+			session, err := c.Session(t.Context(), request(500_000, model))
 			require.NoError(t, err)
 			defer session.Close()
 			ended := make(chan error, 1)

@@ -126,13 +126,23 @@ func (b *benches) use(ref *pb.EnvRef) (x *bench, release func(), err error) {
 		key += fmt.Sprintf(" %s=%s", name, kw[name])
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	at := b.all[key]
-	if at == nil {
-		env, err := envs.Make(id, kw)
-		if err != nil {
+	known := b.all[key] != nil
+	b.mu.Unlock()
+	var env *envs.Env
+	if !known { // without the lock: keywords may be large
+		if env, err = envs.Make(id, kw); err != nil {
 			return nil, nil, wire.At("env", err)
 		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.all[key]
+	if at == nil && env == nil { // forgotten in between
+		if env, err = envs.Make(id, kw); err != nil {
+			return nil, nil, wire.At("env", err)
+		}
+	}
+	if at == nil {
 		store, err := statestore.New(env, statestore.Config{MaxStates: b.cfg.MaxStates, MaxBytes: b.cfg.MaxBytes},
 			b.workers)
 		if err != nil {

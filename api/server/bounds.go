@@ -4,6 +4,7 @@ import (
 	"github.com/azserve/azserve/api/wire"
 	"github.com/azserve/azserve/envs"
 	"github.com/azserve/azserve/errcode"
+	"github.com/azserve/azserve/search"
 )
 
 // A request of a few bytes can ask for an answer of gigabytes: one handle may be named any number of times. What an
@@ -46,9 +47,33 @@ func (s *Server) fitsWork(path string, env *envs.Env, rows, leaves int) error {
 	return nil
 }
 
+// fitsTrees checks that the nodes of a search aren't too many, nor the trees of its answer too large.
+func (s *Server) fitsTrees(env *envs.Env, cfg *search.Config, rows int) error {
+	if rows == 0 {
+		return nil
+	}
+	most := s.cfg.MaxNodes / rows
+	if cfg.NumSimulations < 0 || cfg.NumSimulations > most-1 {
+		return wire.Bad("settings.num_simulations",
+			"is %d for %d rows; this server takes at most %d nodes in all, rows * "+
+				"(simulations + 1)", cfg.NumSimulations, rows, s.cfg.MaxNodes)
+	}
+	if !cfg.CountKept && (cfg.MaxNodes < 0 || cfg.MaxNodes > most) {
+		return wire.Bad("settings.max_nodes", "is %d for %d rows; this server takes at most %d nodes in all",
+			cfg.MaxNodes,
+			rows, s.cfg.MaxNodes)
+	}
+	if !cfg.KeepLogits {
+		return nil
+	}
+	width := max(env.Spec().NumActions, env.Spec().NumOutcomes)
+	return s.fits("settings.keep_tree", rows, int64(2*cfg.NumSimulations+2)*int64(24*width+26))
+}
+
 func tooLarge(path string, rows int, room int64) error {
-	e := wire.New(errcode.TooLarge, "%s has %d rows; this server takes at most %d of this environment at a time, which "+
-		"max_message bounds (--max-message)", path, rows, room)
+	e := wire.New(errcode.TooLarge,
+		"%s has %d rows; this server takes at most %d of this environment at a time, which "+
+			"max_message bounds (--max-message)", path, rows, room)
 	e.Path = path
 	return e
 }

@@ -23,13 +23,14 @@ type Config struct {
 	MaxMessage     int           // bytes of a message in either direction; default 64 MiB
 	MaxConcurrent  int           // searches and evaluations at a time; default 256
 	MaxQueue       int           // that wait for their turn beside those; default 1024
-	MaxNodes       int           // rows * (simulations + 1) of a search; default 2^22
+	MaxNodes       int           // rows * (simulations + 1) of a search; default 2^20
 	MaxSessions    int           // open at a time; default 4096
 	MaxPools       int           // open at a time; default 1024
 	MaxClientPools int           // of one client; default 64
 	MaxStates      int           // of a pool, or of all searches in one environment; default 2^22
 	MaxBytes       int64         // the same in bytes of states; default 4 GiB
 	MaxEnvs        int           // environments of a pool; default 65536
+	SessionIdle    time.Duration // that a session stays without a request; default 10 min
 	Lease          time.Duration // that a pool stays without a call; default 60 s
 
 	// Batches of evaluators.
@@ -70,7 +71,7 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxMessage, 64<<20)
 	def(&c.MaxConcurrent, 256)
 	def(&c.MaxQueue, 1024)
-	def(&c.MaxNodes, 1<<22)
+	def(&c.MaxNodes, 1<<20)
 	def(&c.MaxSessions, 4096)
 	def(&c.MaxPools, 1024)
 	def(&c.MaxClientPools, 64)
@@ -78,6 +79,7 @@ func (c Config) withDefaults() Config {
 	def(&c.MaxBytes, 4<<30)
 	def(&c.MaxEnvs, 1<<16)
 	def(&c.Lease, time.Minute)
+	def(&c.SessionIdle, 10*time.Minute)
 	def(&c.MaxBatch, 256)
 	def(&c.MaxWait, 2*time.Millisecond)
 	def(&c.Streams, c.Threads)
@@ -115,6 +117,7 @@ func (c *Config) validate() error {
 		{"max_bytes", c.MaxBytes, 1 << 62},
 		{"max_envs", int64(c.MaxEnvs), 1 << 24},
 		{"lease", int64(c.Lease), 1 << 62},
+		{"session_idle", int64(c.SessionIdle), 1 << 62},
 		{"max_batch", int64(c.MaxBatch), 1 << 20},
 		{"streams", int64(c.Streams), 1 << 10},
 	} {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	pb "github.com/azserve/azserve/api/azserve/v1"
 	"github.com/azserve/azserve/api/wire"
@@ -44,10 +43,7 @@ func (s *modelService) LoadModel(_ context.Context, req *pb.LoadModelRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	text := "gorgonia:" + folder
-	if i := slices.IndexFunc(req.Files, func(f *pb.File) bool { return strings.HasSuffix(f.Name, ".onnx") }); i >= 0 {
-		text = "onnx:" + filepath.Join(folder, req.Files[i].Name)
-	}
+	text := modelText(folder)
 	if err := s.registry.try(text, s.defaultEnv); err != nil {
 		_ = os.RemoveAll(folder)
 		return nil, wire.At("files", err)
@@ -75,10 +71,12 @@ func (s *modelService) keep(req *pb.LoadModelRequest, version string) (folder st
 		return "", err
 	}
 	folder = filepath.Join(base, req.Name, version)
-	if _, err := os.Stat(folder); err == nil {
-		return "", wire.Bad("version", "is %s, which %s has already; want another", version, req.Name)
+	if err := os.MkdirAll(filepath.Dir(folder), 0o700); err != nil {
+		return "", err
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := os.Mkdir(folder, 0o700); errors.Is(err, os.ErrExist) {
+		return "", wire.Bad("version", "is %s, which %s has already; want another", version, req.Name)
+	} else if err != nil {
 		return "", err
 	}
 	for _, f := range req.Files {
@@ -115,7 +113,7 @@ func (s *modelService) Evaluate(ctx context.Context, req *pb.EvaluateRequest) (*
 	if o := req.GetObservations(); o != nil {
 		return s.evaluateObservations(ctx, client, req, o)
 	}
-	r, err := s.roots(client, req)
+	r, err := s.roots(ctx, client, req)
 	if err != nil {
 		return nil, err
 	}

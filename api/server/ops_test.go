@@ -293,4 +293,10 @@ func TestModels(t *testing.T) {
 		require.Regexp(t, `^net/`, path, "refused models leave nothing behind")
 	}
 	require.Equal(t, a, value())
+
+	// The next server has them too, the newest version of each active.
+	_, again := pair(t, server.Config{Envs: []server.Env{{ID: c4}}, ModelDir: folder})
+	out, _, err := again.Evaluate(t.Context(), &client.States{Games: games(1)}, "net", 0)
+	require.NoError(t, err)
+	require.Contains(t, []float32{a, b}, out.Value[0])
 }

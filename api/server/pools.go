@@ -30,6 +30,7 @@ type pools struct {
 
 	mu      sync.Mutex // guards everything below
 	all     map[string]*openPool
+	opening map[string]int // by client: places of pools that are being made
 	expired int64
 	closed  bool
 
@@ -38,7 +39,7 @@ type pools struct {
 }
 
 func newPools(cfg *Config) *pools {
-	p := &pools{cfg: cfg, all: map[string]*openPool{}, stop: make(chan struct{})}
+	p := &pools{cfg: cfg, all: map[string]*openPool{}, opening: map[string]int{}, stop: make(chan struct{})}
 	p.done.Go(p.reap)
 	return p
 }
@@ -77,52 +78,50 @@ func (p *pools) takeExpired(now time.Time) (out []*openPool) {
 
 // open makes a pool for a client.
 func (p *pools) open(owner *identity, env *envs.Env, cfg pool.Config) (*openPool, error) {
-	if err := p.room(owner); err != nil {
+	if err := p.reserve(owner); err != nil {
 		return nil, err
 	}
 	made, err := pool.New(env, cfg)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.opening[owner.name]--; p.opening[owner.name] == 0 {
+		delete(p.opening, owner.name)
+	}
 	if err != nil {
 		return nil, err
 	}
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	x := &openPool{Pool: made, id: hex.EncodeToString(random[:]), owner: owner, last: time.Now()}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	err = p.countLocked(owner) // others may have opened some meanwhile
 	if p.closed {
-		err = errDraining()
-	}
-	if err != nil {
 		made.Close()
-		return nil, err
+		return nil, errDraining()
 	}
 	p.all[x.id] = x
 	return x, nil
 }
 
-// room checks that a client may have one more.
-func (p *pools) room(owner *identity) error {
+// reserve checks that a client may have one more, and keeps a place for it.
+func (p *pools) reserve(owner *identity) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.countLocked(owner)
-}
-
-// countLocked is room with mu held.
-func (p *pools) countLocked(owner *identity) error {
-	own := 0
+	own, all := p.opening[owner.name], len(p.all)
+	for _, n := range p.opening {
+		all += n
+	}
 	for _, x := range p.all {
 		if x.owner.name == owner.name {
 			own++
 		}
 	}
 	switch {
-	case len(p.all) >= p.cfg.MaxPools:
-		return wire.New(errcode.Overloaded, "%d pools are open, the most that may be; try again later", len(p.all))
+	case all >= p.cfg.MaxPools:
+		return wire.New(errcode.Overloaded, "%d pools are open, the most that may be; try again later", all)
 	case own >= p.cfg.MaxClientPools:
 		return wire.New(errcode.Budget, "%s has %d open pools, the most that a client may have; close some", owner.name,
 			own)
 	}
+	p.opening[owner.name]++
 	return nil
 }
 

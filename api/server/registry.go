@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -106,7 +107,43 @@ func newRegistry(cfg *Config) (*registry, error) {
 			r.first = m.Name
 		}
 	}
-	return r, nil
+	return r, r.scan()
+}
+
+// scan takes in the models that were sent to a server before this one; the newest version of each is active.
+func (r *registry) scan() error {
+	if r.dir == "" {
+		return nil
+	}
+	folders, err := filepath.Glob(filepath.Join(r.dir, "*", "*"))
+	if err != nil {
+		return err
+	}
+	changed := map[string]time.Time{}
+	for _, folder := range folders {
+		if info, err := os.Stat(folder); err == nil && info.IsDir() {
+			changed[folder] = info.ModTime()
+		}
+	}
+	slices.SortFunc(folders, func(a, b string) int { return changed[a].Compare(changed[b]) })
+	for _, folder := range folders {
+		name, version := filepath.Base(filepath.Dir(folder)), filepath.Base(folder)
+		if changed[folder].IsZero() || checkName("name", name) != nil || checkName("version", version) != nil {
+			continue
+		}
+		if err := r.add(name, version, modelText(folder), true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// modelText is how package named knows the model of a folder.
+func modelText(folder string) string {
+	if files, err := filepath.Glob(filepath.Join(folder, "*.onnx")); err == nil && len(files) > 0 {
+		return "onnx:" + files[0]
+	}
+	return "gorgonia:" + folder
 }
 
 // open makes sure that every model can be opened for an environment.
@@ -404,9 +441,10 @@ func (r *registry) add(name, version, text string, activate bool) error {
 	case m.kind != kindFile:
 		return wire.Bad("name", "is %q, which is %s; want another name", name, m.kind)
 	}
-	if m.texts[version] == "" {
-		m.versions = append(m.versions, version)
+	if m.texts[version] != "" {
+		return wire.Bad("version", "is %s, which %s has already; want another", version, name)
 	}
+	m.versions = append(m.versions, version)
 	m.texts[version] = text
 	if activate || m.active == "" {
 		m.active = version

@@ -1,7 +1,9 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	pb "github.com/azserve/azserve/api/azserve/v1"
@@ -30,7 +32,7 @@ type rootsRequest interface {
 }
 
 // roots finds the states of a request.
-func (s *Server) roots(client *identity, req rootsRequest) (*roots, error) {
+func (s *Server) roots(ctx context.Context, client *identity, req rootsRequest) (*roots, error) {
 	if p := req.GetPoolStates(); p != nil {
 		if req.GetEnv() != nil {
 			return nil, wire.Bad("env", "is set; want none, since pool_states says it")
@@ -53,7 +55,7 @@ func (s *Server) roots(client *identity, req rootsRequest) (*roots, error) {
 		r.states = make([]int32, len(m.States))
 		err = wire.At("states.states", b.store.Load(m.States, r.states))
 	} else {
-		r.states, err = play(b.store, req.GetMoves().Games)
+		r.states, err = play(ctx, b.store, req.GetMoves().Games, s.cfg.MaxNodes)
 	}
 	if err != nil {
 		release()
@@ -88,25 +90,35 @@ func (s *Server) poolRoots(client *identity, p *pb.PoolStates) (*roots, error) {
 	}, nil
 }
 
-// play makes the states that moves lead to, all games a move at a time.
-func play(store *statestore.Store, games []*pb.Game) (states []int32, err error) {
+// play makes the states that moves lead to, all games a move at a time; most is how many moves there may be in all.
+func play(ctx context.Context, store *statestore.Store, games []*pb.Game, most int) (states []int32, err error) {
 	states = make([]int32, len(games))
 	seeds := make([]uint64, len(games))
-	longest := 0
+	moves, rest := 0, make([]int, 0, len(games)) // rest: the games that have moves left
 	for i, g := range games {
 		seeds[i] = g.Seed
-		longest = max(longest, len(g.Actions))
+		moves += len(g.Actions)
+		rest = append(rest, i)
+	}
+	if moves > most {
+		return nil, wire.Bad("moves.games", "have %d moves; this server takes at most %d", moves, most)
 	}
 	if err := store.Reset(nil, seeds, states); err != nil {
 		return nil, wire.At("moves.games", err)
 	}
-	for ply := range longest {
-		var rows []int
+	for ply := 0; ; ply++ {
+		rest = slices.DeleteFunc(rest, func(i int) bool { return ply >= len(games[i].Actions) })
+		if len(rest) == 0 {
+			return states, nil
+		}
+		rows := rest
 		var parents, actions []int32
-		for i, g := range games {
-			if ply < len(g.Actions) {
-				rows, parents, actions = append(rows, i), append(parents, states[i]), append(actions, g.Actions[ply])
-			}
+		for _, i := range rows {
+			parents, actions = append(parents, states[i]), append(actions, games[i].Actions[ply])
+		}
+		if err := ctx.Err(); err != nil {
+			_ = store.Release(states)
+			return nil, err
 		}
 		out := statestore.Steps{Children: make([]int32, len(rows))}
 		if err := store.Simulate(parents, actions, &out); err != nil {
@@ -118,7 +130,6 @@ func play(store *statestore.Store, games []*pb.Game) (states []int32, err error)
 			states[i] = out.Children[k]
 		}
 	}
-	return states, nil
 }
 
 // moveError says which game's move it was.

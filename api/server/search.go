@@ -33,7 +33,7 @@ func (s *Server) newJob(ctx context.Context, client *identity, req *pb.SearchReq
 	if req == nil {
 		return nil, wire.Bad("search", "isn't set; want a search")
 	}
-	r, err := s.roots(client, req)
+	r, err := s.roots(ctx, client, req)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +57,8 @@ func (s *Server) fill(ctx context.Context, j *job, client *identity, req *pb.Sea
 		return err
 	}
 	n := len(j.roots.states)
-	if most := s.cfg.MaxNodes; n > 0 && (j.cfg.NumSimulations < 0 || j.cfg.NumSimulations > most/n-1) {
-		return wire.Bad("settings.num_simulations",
-			"is %d for %d rows; this server takes at most %d nodes in all, rows * "+
-				"(simulations + 1)", j.cfg.NumSimulations, n, most)
+	if err := s.fitsTrees(j.env, &j.cfg, n); err != nil {
+		return err
 	}
 	if err := s.fitsWork("states", j.env, n, min(j.cfg.LeavesPerStep, j.cfg.NumSimulations+1)); err != nil {
 		return err

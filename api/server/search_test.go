@@ -260,6 +260,38 @@ func TestBadRequests(t *testing.T) {
 	require.Zero(t, st.States)
 }
 
+// TestHugeSettings: what would take all memory is refused before any is taken.
+func TestHugeSettings(t *testing.T) {
+	_, c := pair(t, server.Config{})
+	env := connectFour(t)
+	nodes := config(env, tree.AlphaZero, 4)
+	nodes.CountKept, nodes.MaxNodes = false, 1<<42
+	leaves := config(env, tree.AlphaZero, 1)
+	leaves.LeavesPerStep = 65536
+	trees := config(env, tree.AlphaZero, 100_000)
+	trees.KeepLogits = true
+	for name, cfg := range map[string]*search.Config{"nodes": &nodes, "trees": &trees} {
+		_, err := c.Search(t.Context(), &client.Request{
+			States: client.States{Env: client.Env{ID: c4}, Games: games(8)}, Config: cfg, Model: "uniform",
+		})
+		require.Contains(t, []errcode.Code{errcode.InvalidArgument, errcode.TooLarge}, wire.From(err).Code, name)
+	}
+	s, err := c.Session(t.Context(), &client.Request{
+		States: client.States{Env: client.Env{ID: c4}, Games: games(2000)}, Config: &leaves, Model: "uniform",
+	})
+	require.NoError(t, err, "there are never more leaves than simulations")
+	_, err = s.Run(nil, 0)
+	require.NoError(t, err)
+	s.Close()
+	store, err := statestore.New(env, statestore.Config{}, nil)
+	require.NoError(t, err)
+	defer store.Close()
+	states := make([]int32, 2)
+	require.NoError(t, store.Reset(nil, []uint64{0, 0}, states))
+	_, err = search.New(store, &search.Roots{States: states, Seeds: []uint64{1, 2}}, nodes, evaluator.Needs{})
+	require.ErrorIs(t, err, statestore.ErrBudget)
+}
+
 // TestDeadlines: a search whose time is up ends then, and leaves nothing behind.
 func TestDeadlines(t *testing.T) {
 	_, c := pair(t, server.Config{})

@@ -126,6 +126,12 @@ func (s *Server) serve() {
 	pb.RegisterSearchServer(s.grpc, &searchService{Server: s})
 	pb.RegisterModelsServer(s.grpc, &modelService{Server: s})
 	pb.RegisterAdminServer(s.grpc, &adminService{Server: s})
+	s.metrics.methods = map[string]bool{}
+	for service, info := range s.grpc.GetServiceInfo() {
+		for _, m := range info.Methods {
+			s.metrics.methods["/"+service+"/"+m.Name] = true
+		}
+	}
 	s.healthOf = health.NewServer()
 	healthpb.RegisterHealthServer(s.grpc, s.healthOf)
 	reflection.Register(s.grpc)
@@ -252,14 +258,17 @@ func (s *Server) finish() {
 
 // Close ends the server at once: calls in progress fail. A second call only waits.
 func (s *Server) Close() {
+	first := false
 	s.drainOnce.Do(func() {
+		first = true
 		s.draining.Store(true)
 		close(s.drain)
 		s.healthOf.Shutdown()
-		s.grpc.Stop()
-		s.finish()
 	})
 	s.grpc.Stop()
+	if first {
+		s.finish()
+	}
 	<-s.drained
 	s.closing.Wait()
 }

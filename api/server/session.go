@@ -36,12 +36,18 @@ func (s *searchService) Session(stream pb.Search_SessionServer) error {
 	defer x.close()
 	requests, failed := make(chan *pb.SessionRequest), make(chan error, 1)
 	go x.read(requests, failed) // ends with the stream, which ends when this function returns
+	idle := time.NewTimer(s.cfg.SessionIdle)
+	defer idle.Stop()
 	for {
 		select {
 		case req := <-requests:
+			idle.Stop()
 			if err := x.answer(req); err != nil {
 				return err
 			}
+			idle.Reset(s.cfg.SessionIdle)
+		case <-idle.C:
+			return wire.New(errcode.Closed, "the session was closed: no request for %v", s.cfg.SessionIdle)
 		case err := <-failed:
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -66,6 +72,9 @@ func (x *session) read(requests chan<- *pb.SessionRequest, failed chan<- error) 
 		if req.GetStop() != nil {
 			x.stop.Store(true)
 			continue
+		}
+		if req.GetRun() != nil { // a stop that comes from now on is for this run
+			x.stop.Store(false)
 		}
 		select {
 		case requests <- req:
@@ -188,7 +197,6 @@ func (x *session) goOn(ctx context.Context, every time.Duration, reports chan<- 
 	defer release()
 	defer evaluator.Enter(ev)()
 	x.search.Pinned(version)
-	x.stop.Store(false)
 	before := x.search.Stats().Simulations
 	defer func() { x.s.simulations.Add(int64(max(0, x.search.Stats().Simulations-before))) }()
 	for last := time.Now(); !x.stop.Load(); {

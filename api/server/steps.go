@@ -107,6 +107,9 @@ func (p *openPool) receive(ctx context.Context, seconds *float64) (*pb.RecvRespo
 		}
 		deadline = time.Now().Add(time.Duration(min(*seconds, 1e9) * float64(time.Second)))
 	}
+	if p.Pending() == 0 { // before memory is made for nothing
+		return nil, pool.ErrNothing
+	}
 	b := p.newBatch()
 	for {
 		wait := lookAround

@@ -45,11 +45,16 @@ func Keywords(kw envs.Keywords) map[string]string {
 	return out
 }
 
-// Env makes the environment that a message names.
+// Env makes the environment that a message names. A keyword that is the path of a file of the other machine is refused.
 func Env(id string, keywords map[string]string) (*envs.Env, error) {
 	kw := envs.Keywords{}
 	for name, value := range keywords {
 		kw[name] = json.RawMessage(value)
+	}
+	if e, err := envs.Lookup(id); err == nil {
+		if name := e.ReadsFile(kw); name != "" {
+			return nil, Bad("keywords."+name, "is a file of the server, which can't be read here")
+		}
 	}
 	return envs.Make(id, kw)
 }

@@ -115,10 +115,30 @@ func (h *Hub) Attach(conn Conn, hello Hello) (*Worker, error) {
 	if h.closed {
 		return nil, evaluator.ErrClosed
 	}
+	newest := h.version
 	h.workers = append(h.workers, w)
 	w.setVersions(hello.Versions)
+	if newest > h.version && h.has(newest) { // one that is behind doesn't take the others back
+		h.version = newest
+	}
 	h.announce()
 	return w, nil
+}
+
+// has says whether an evaluator has weights of a version. Call with mu held.
+func (h *Hub) has(version uint64) bool {
+	return slices.ContainsFunc(h.workers, func(w *Worker) bool { return slices.Contains(w.versions, version) })
+}
+
+// settleVersion sees to it that searches begin with weights that somebody has. Call with mu held.
+func (h *Hub) settleVersion() {
+	if h.has(h.version) || len(h.workers) == 0 {
+		return
+	}
+	h.version = 0
+	for _, w := range h.workers {
+		h.version = max(h.version, w.versions[len(w.versions)-1])
+	}
 }
 
 // announce tells the listeners, and those who wait, that the evaluators have changed. Call with mu held.

@@ -285,6 +285,24 @@ func TestVersions(t *testing.T) {
 	require.ErrorContains(t, err, "version 3")
 }
 
+// TestVersionsOfTheOthers: an evaluator that is behind doesn't take the others back, and one that leaves doesn't take
+// its weights with it where others have some.
+func TestVersionsOfTheOthers(t *testing.T) {
+	env := connectFour(t)
+	h := remote.NewHub("m", remote.Config{})
+	defer h.Close()
+	attach(t, h, remote.Hello{Name: "a", Versions: []uint64{5}}, nil)
+	behind := attach(t, h, remote.Hello{Name: "b", Versions: []uint64{3}}, nil)
+	require.EqualValues(t, 5, h.Stats().Version)
+	behind.worker.SetVersions([]uint64{3, 6})
+	require.EqualValues(t, 6, h.Stats().Version)
+	behind.worker.Detach(nil)
+	require.EqualValues(t, 5, h.Stats().Version)
+	in, out := batch(env, 4)
+	require.NoError(t, h.Evaluator(env).Evaluate(t.Context(), in, out))
+	requireHonest(t, in, out, 5)
+}
+
 // TestCancel: a caller who leaves tells the evaluator so.
 func TestCancel(t *testing.T) {
 	env := connectFour(t)

@@ -88,6 +88,7 @@ func (w *Worker) leave(err error) {
 	if errors.Is(err, ErrCutOff) {
 		w.hub.stats.CutOff++
 	}
+	w.hub.settleVersion()
 	close(w.gone)
 	w.hub.announce()
 }

@@ -91,6 +91,7 @@ class EvaluatorServer:
         self, dial: Any, target: str, hello: models_pb2.Hello, fn: Evaluator, version: int, keep: int
     ) -> None:
         self._dial, self._target, self._hello, self._keep = dial, target, hello, max(1, keep)
+        self._pid = os.getpid()
         self._lock = threading.Lock()  # guards everything below
         self._fns: dict[int, Evaluator] = {version: fn}  # the newest last
         self._out: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -129,6 +130,8 @@ class EvaluatorServer:
 
     def close(self) -> None:
         """Leave the server. A second call does nothing."""
+        if os.getpid() != self._pid:  # a forked child has no part in it
+            return
         with self._lock:
             self._closed = True
             made = self._channel
@@ -188,7 +191,7 @@ class EvaluatorServer:
             hello = models_pb2.Hello()
             hello.CopyFrom(self._hello)
             hello.weights.CopyFrom(self._weights())
-        out.put(models_pb2.AttachRequest(hello=hello))
+            out.put(models_pb2.AttachRequest(hello=hello))  # before an update can be
         stub = models_pb2_grpc.ModelsStub(self._channel)  # type: ignore[no-untyped-call]
         answers = stub.Attach(iter(out.get, None), wait_for_ready=True)
         todo: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -194,7 +194,7 @@ class Client:
         self._admin = admin_pb2_grpc.AdminStub(channel)  # type: ignore[no-untyped-call]
         self._pid = os.getpid()
         self._renewer = _Renewer(self)
-        self._finalizer = weakref.finalize(self, _close, channel, self._renewer)
+        self._finalizer = weakref.finalize(self, _close, channel, self._renewer, self._pid)
 
     def _call(self, method: Any, request: Any, **options: Any) -> Any:
         """Make a call; raise what it failed with."""
@@ -339,7 +339,8 @@ class _Renewer:
 
     def __init__(self, client: Client) -> None:
         self._client = weakref.ref(client)
-        self._lock = threading.Lock()  # guards the rest
+        self._lock = threading.RLock()  # guards the rest; a finalizer may come at any moment
+        self._dead: list[str] = []  # pools that nobody has any more
         self._leases: dict[str, float] = {}
         self._thread: threading.Thread | None = None
         self._wake = threading.Event()
@@ -357,6 +358,13 @@ class _Renewer:
         with self._lock:
             self._leases.pop(pool, None)
 
+    def bury(self, pool: str) -> None:
+        """Have a pool closed that is garbage; a finalizer makes no calls itself."""
+        with self._lock:
+            self._leases.pop(pool, None)
+            self._dead.append(pool)
+        self._wake.set()
+
     def end(self) -> None:
         self._ended = True
         self._wake.set()
@@ -364,21 +372,25 @@ class _Renewer:
     def _run(self) -> None:
         while not self._ended:
             with self._lock:
-                leases = dict(self._leases)
+                leases, dead = dict(self._leases), self._dead
+                self._dead = []
             self._wake.wait(min(leases.values(), default=3.0) / 3)
             self._wake.clear()
             client = self._client()
             if client is None or self._ended:
                 return
-            for pool in leases:
-                try:
-                    client._call(client._envs.Renew, envs_pb2.PoolRef(pool=pool), timeout=10)
-                except _errors.AzserveError:
-                    pass  # a lease that is lost shows at the next call
+            for method, pools in ((client._envs.Close, dead), (client._envs.Renew, list(leases))):
+                for pool in pools:
+                    try:
+                        client._call(method, envs_pb2.PoolRef(pool=pool), timeout=10)
+                    except _errors.AzserveError:
+                        pass  # a lease that is lost shows at the next call
             del client
 
 
-def _close(channel: grpc.Channel, renewer: _Renewer) -> None:
+def _close(channel: grpc.Channel, renewer: _Renewer, pid: int) -> None:
+    if os.getpid() != pid:  # a forked child has no part in it
+        return
     renewer.end()
     channel.close()
 

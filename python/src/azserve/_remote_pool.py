@@ -72,7 +72,7 @@ class RemotePool(Pool):
         self.num_envs, self.batch_size = num_envs, reply.batch_size
         self.num_threads, self.autoreset = reply.num_threads, autoreset
         client._renewer.add(reply.pool, reply.lease_ms / 1000)
-        self._finalizer = weakref.finalize(self, _close, client, reply.pool)
+        self._finalizer = weakref.finalize(self, _bury, client, reply.pool)
 
     def _do(self, method: Any, request: Any, **options: Any) -> Any:
         if self.closed:
@@ -313,19 +313,24 @@ class RemotePool(Pool):
         values = ((f.name, getattr(m, f.name)) for f in m.DESCRIPTOR.fields)
         return {k: v if isinstance(v, int) else _wire.array(v) for k, v in values}
 
+    def close(self) -> None:
+        """See ``Pool.close``."""
+        if self._finalizer.detach() is None or self._client.closed or os.getpid() != self._client._pid:
+            return
+        self._client._renewer.remove(self._pool)
+        try:
+            self._client._call(self._client._envs.Close, envs_pb2.PoolRef(pool=self._pool), timeout=5)
+        except _errors.AzserveError:
+            pass  # the lease runs out
+
     def __repr__(self) -> str:
         state = "closed" if self.closed else self._client.target
         return f"<azserve.Pool {self.spec.id}: {self.num_envs} environments, {state}>"
 
 
-def _close(client: Client, pool: str) -> None:
-    client._renewer.remove(pool)
-    if client.closed or os.getpid() != client._pid:
-        return
-    try:
-        client._call(client._envs.Close, envs_pb2.PoolRef(pool=pool), timeout=5)
-    except _errors.AzserveError:
-        pass  # the lease runs out
+def _bury(client: Client, pool: str) -> None:
+    if os.getpid() == client._pid:
+        client._renewer.bury(pool)
 
 
 class RemoteSearch(Search):

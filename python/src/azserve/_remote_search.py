@@ -155,13 +155,16 @@ class Stream:
             raise _errors.PoolClosedError("the server has ended the search") from None
         except grpc.RpcError as e:
             raise _wire.exception(e) from None
+        except BaseException:  # Ctrl-C: the answer that is still to come must not be taken for another's
+            self.close()
+            raise
         if answer.WhichOneof("answer") == "error":
             raise _wire.error(answer.error)
         return answer
 
     def close(self) -> None:
         """End the stream. A second call does nothing."""
-        if not self._ended:
+        if not self._ended and os.getpid() == self._client._pid:
             self._ended = True
             self._requests.put(None)
             self._answers.cancel()
