@@ -525,3 +525,17 @@ def test_many_clients(serve):
     out = subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=120)
     assert out.returncode == 0, out.stderr
     assert "0 of 400 differ" in out.stdout
+
+
+def test_grpc_evaluator(server, make):
+    """A search in this process by a model of a server."""
+    pool = make("ConnectFour-v0", num_envs=5)
+    pool.reset()
+    ids = pool.snapshot()
+    with azserve.serve_evaluator(server.target, "m", network, wait=False):
+        got = azserve.search(pool, ids, f"grpc://{server.target}/m", num_simulations=20, seed=1)
+    same_result(azserve.search(pool, ids, network, num_simulations=20, seed=1), got)
+    with pytest.raises(azserve.InvalidArgumentError, match="grpc://"):
+        azserve.search(pool, ids, "grpc://m")
+    with pytest.raises(azserve.UnknownModelError):
+        azserve.search(pool, ids, f"grpc://{server.target}/nobody")

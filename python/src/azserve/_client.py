@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from . import _errors, _remote_search, _wire
 from ._spec import Spec, settings
+from ._states import Obs
 from .v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -26,8 +28,10 @@ from .v1 import (
 )
 
 if TYPE_CHECKING:
+    from ._pool import Pool
     from ._remote_pool import RemotePool
     from ._result import SearchResult
+    from ._search import Evaluator
 
 MAX_MESSAGE = 64 << 20
 
@@ -332,6 +336,40 @@ class Client:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+_shared: dict[tuple[int, str], Client] = {}
+_shared_lock = threading.Lock()
+
+
+def evaluator(name: str, pool: Pool) -> Evaluator:
+    """Return a model of a server as an evaluator of a pool in this process.
+
+    Args:
+        name: ``"grpc://TARGET/MODEL"``, where the target is as for ``connect``. The connection is kept.
+        pool: The pool that it is for.
+    """
+    target, _, model = name.removeprefix("grpc://").rpartition("/")
+    if not target or not model:
+        raise _errors.InvalidArgumentError(f"evaluator={name!r}; want grpc://HOST:PORT/MODEL")
+    key = os.getpid(), target
+    with _shared_lock:
+        if key not in _shared:
+            _shared[key] = connect(target)
+        client = _shared[key]
+    ref = _wire.env_ref(pool.spec.id, pool._keywords)
+
+    def evaluate(obs: Obs, action_mask: NDArray[np.bool_]) -> tuple[NDArray[Any], NDArray[Any]]:
+        request = models_pb2.EvaluateRequest(env=ref, model=model)
+        for a in pool.spec.obs:
+            t = _wire.tensor(np.ascontiguousarray(obs[a.name]))
+            t.name = a.name
+            request.observations.obs.append(t)
+        request.observations.action_mask.CopyFrom(_wire.tensor(np.ascontiguousarray(action_mask)))
+        reply = client._call(client._models.Evaluate, request)
+        return _wire.array(reply.prior_logits), _wire.array(reply.value)
+
+    return evaluate
 
 
 class _Renewer:

@@ -151,6 +151,7 @@ class Pool(FactoredActions):
         }
         reply, handle = _native.text(lib.azs_pool_open, payload)
         self.spec: Spec = decode(reply)
+        self._keywords: dict[str, Any] = payload["keywords"]
         self.num_envs = num_envs
         self.batch_size: int = int(payload["batch_size"])
         self.num_threads: int = reply["num_threads"]

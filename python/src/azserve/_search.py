@@ -69,7 +69,8 @@ def search(
             from the view of the player to move; or a name, which runs without Python: ``"uniform"``,
             ``"rollout"``, ``"table"``, ``"gorgonia:FOLDER"`` (of ``azserve train``), ``"onnx:FILE"``. A
             model's name may end in ``?symmetry=random`` or ``?symmetry=average`` (use the board's
-            symmetries), an ONNX model's in ``?threads=N``.
+            symmetries), an ONNX model's in ``?threads=N``. ``"grpc://HOST:PORT/MODEL"`` is a model of a
+            server. With a pool of a server the name is of one of its models.
         num_simulations: Simulations a root: one number, or one a row [B].
         policy: ``"alphazero"``, ``"muzero"``, ``"gumbel"``, ``"stochastic"`` (where there is chance) or
             ``"uct"``.
@@ -91,6 +92,10 @@ def search(
         "invalid_actions": invalid_actions,
         **settings,
     }
+    if isinstance(evaluator, str) and evaluator.startswith("grpc://"):
+        from ._client import evaluator as remote_evaluator
+
+        evaluator = remote_evaluator(evaluator, pool)
     if isinstance(evaluator, str) and pool._remote:
         return pool._search(state_id, evaluator, seed=seed, keep_tree=keep_tree, pipeline=pipeline, **options)
     if isinstance(evaluator, str):
