@@ -195,8 +195,11 @@ func TestB38SlowClient(t *testing.T) {
 	time.Sleep(window / 4)
 	first, before := rate(), heap()
 	slow := newStepper(t, at, n, want, 0)
-	time.Sleep(window / 2) // until its sending blocks
-	stuck := slow.sent.Load()
+	stuck := int64(-1)
+	for end := time.Now().Add(10 * time.Second); stuck != slow.sent.Load() && time.Now().Before(end); {
+		stuck = slow.sent.Load() // until its sending blocks
+		time.Sleep(window)
+	}
 	beside := rate()
 	require.Equal(t, stuck, slow.sent.Load(), "it still sends, though it doesn't read")
 	require.Positive(t, stuck)
