@@ -54,7 +54,7 @@ from ._spec import ArraySpec, Factorization, Spec, list_envs, spec
 
 if TYPE_CHECKING:
     from ._attach import EvaluatorServer, serve_evaluator
-    from ._client import TLS, Client, Model, connect
+    from ._client import Client, Model, TLSFiles, connect
 
 __version__ = "0.1.0"
 
@@ -62,7 +62,7 @@ __version__ = "0.1.0"
 _SERVERS = {
     "EvaluatorServer": "_attach",
     "serve_evaluator": "_attach",
-    "TLS": "_client",
+    "TLSFiles": "_client",
     "Client": "_client",
     "Model": "_client",
     "connect": "_client",
@@ -78,7 +78,6 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "TLS",
     "ActionError",
     "ArraySpec",
     "AuthenticationError",
@@ -117,6 +116,7 @@ __all__ = [
     "SearchResult",
     "Spec",
     "StaleStateError",
+    "TLSFiles",
     "Tree",
     "UnavailableError",
     "UnknownEnvError",

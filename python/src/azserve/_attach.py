@@ -14,7 +14,7 @@ import grpc
 import numpy as np
 
 from . import _arrays, _errors, _wire
-from ._client import MAX_MESSAGE, TLS, channel
+from ._client import MAX_MESSAGE, TLSFiles, channel
 from ._search import Evaluator
 from .v1 import models_pb2, models_pb2_grpc
 
@@ -31,7 +31,7 @@ def serve_evaluator(
     in_flight: int = 2,
     name: str = "",
     token: str | None = None,
-    tls: TLS | bool | None = None,
+    tls: TLSFiles | bool | None = None,
     max_message: int = MAX_MESSAGE,
     keep: int = 2,
     wait: bool = True,

@@ -46,7 +46,7 @@ _POLICY = """{"loadBalancingConfig": [{"round_robin": {}}], "methodConfig": [{
 
 
 @dataclass(frozen=True)
-class TLS:
+class TLSFiles:
     """Files of an encrypted connection, PEM.
 
     Attributes:
@@ -92,7 +92,7 @@ class Model:
     default: bool
 
 
-def channel(target: str, token: str | None, tls: TLS | bool | None, max_message: int) -> grpc.Channel:
+def channel(target: str, token: str | None, tls: TLSFiles | bool | None, max_message: int) -> grpc.Channel:
     """Return a channel to a server; nothing is sent yet."""
     options = [
         ("grpc.max_receive_message_length", max_message),
@@ -105,7 +105,7 @@ def channel(target: str, token: str | None, tls: TLS | bool | None, max_message:
         ("grpc.use_local_subchannel_pool", 1),
     ]
     if tls:
-        files = TLS() if tls is True else tls
+        files = TLSFiles() if tls is True else tls
         made = grpc.secure_channel(target, files.credentials(), options)
     else:
         made = grpc.insecure_channel(target, options)
@@ -146,7 +146,7 @@ class _Details(grpc.ClientCallDetails):  # type: ignore[misc]
 def connect(
     target: str,
     token: str | None = None,
-    tls: TLS | bool | None = None,
+    tls: TLSFiles | bool | None = None,
     *,
     timeout: float = 10,
     max_message: int = MAX_MESSAGE,
@@ -163,7 +163,7 @@ def connect(
     Args:
         target: ``"host:port"`` or ``"unix:PATH"``.
         token: What the server knows this client by.
-        tls: True for an encrypted connection with the system's certificates, or ``TLS(...)``.
+        tls: True for an encrypted connection with the system's certificates, or ``TLSFiles(...)``.
         timeout: Seconds to wait for the server.
         max_message: Most bytes of a message; the server has a limit of its own.
 
@@ -433,4 +433,4 @@ def _close(channel: grpc.Channel, renewer: _Renewer, pid: int) -> None:
     channel.close()
 
 
-__all__ = ["TLS", "Client", "Model", "connect"]
+__all__ = ["Client", "Model", "TLSFiles", "connect"]
