@@ -539,3 +539,21 @@ def test_grpc_evaluator(server, make):
         azserve.search(pool, ids, "grpc://m")
     with pytest.raises(azserve.UnknownModelError):
         azserve.search(pool, ids, f"grpc://{server.target}/nobody")
+
+
+def test_tls(serve, tmp_path):
+    """An encrypted connection, whose certificate is checked."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    make += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert]
+    try:
+        subprocess.run([str(a) for a in make], check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("needs openssl")
+    s = serve("--listen", "127.0.0.1:0", "--tls-cert", cert, "--tls-key", key)
+    address = (s.folder / "ready").read_text().split()[1].replace("127.0.0.1", "localhost")
+    with azserve.connect(address, tls=azserve.TLSFiles(ca=cert)) as client:
+        assert client.list_envs()
+    for tls in (True, None):
+        with pytest.raises(azserve.UnavailableError):
+            azserve.connect(address, tls=tls, timeout=1)
