@@ -176,7 +176,7 @@ func ourCalls(c *client.Client, p *client.Pool) ([]work, error) {
 			_, err := p.Step(ctx, actions, nil, b)
 			return err
 		}},
-		{"simulate_batch and release, 64 states", func() error {
+		{"simulate_batch, then release, 64 states", func() error {
 			if err := p.Simulate(ctx, states, actions, steps); err != nil {
 				return err
 			}

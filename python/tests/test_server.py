@@ -544,8 +544,17 @@ def test_grpc_evaluator(server, make):
 def test_tls(serve, tmp_path):
     """An encrypted connection, whose certificate is checked."""
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    make += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", cert]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+    make += [
+        "-subj",
+        "/CN=localhost",
+        "-addext",
+        "subjectAltName=DNS:localhost,IP:127.0.0.1",
+        "-keyout",
+        key,
+        "-out",
+        cert,
+    ]
     try:
         subprocess.run([str(a) for a in make], check=True, capture_output=True)
     except FileNotFoundError:
