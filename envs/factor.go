@@ -85,12 +85,12 @@ func (f *Factorization) Check(p *Prefixes, n int) error {
 	}
 	for i, k := range p.Lengths {
 		if k < 0 || int(k) >= len(f.Sizes) || int(k) > p.Stride {
-			return fmt.Errorf("%w: %w: %d components given; want 0 to %d", ErrPrefix, fault.Row(i), k,
+			return fmt.Errorf("%w: %w: %d components given; want 0 to %d", ErrPrefix, fault.RowError(i), k,
 				min(len(f.Sizes)-1, p.Stride))
 		}
 		for j, v := range p.row(i) {
 			if v < 0 || int(v) >= f.Sizes[j] {
-				return fmt.Errorf("%w: %w: component %d (%s) is %d; want 0 to %d", ErrPrefix, fault.Row(i), j, f.Names[j], v,
+				return fmt.Errorf("%w: %w: component %d (%s) is %d; want 0 to %d", ErrPrefix, fault.RowError(i), j, f.Names[j], v,
 					f.Sizes[j]-1)
 			}
 		}

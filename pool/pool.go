@@ -264,11 +264,11 @@ func (p *Pool) checkSend(actions, ids []int32, sc *scratch) error {
 	for i, e := range ids {
 		switch {
 		case p.status[e] == fresh:
-			return fmt.Errorf("%w: %w: env_id %d", ErrNotStarted, fault.Row(i), e)
+			return fmt.Errorf("%w: %w: env_id %d", ErrNotStarted, fault.RowError(i), e)
 		case p.status[e] == ended && p.cfg.Autoreset == Disabled:
-			return fmt.Errorf("%w: %w: env_id %d", ErrEnded, fault.Row(i), e)
+			return fmt.Errorf("%w: %w: env_id %d", ErrEnded, fault.RowError(i), e)
 		case actions[i] < 0 || actions[i] >= n:
-			return fmt.Errorf("%w: %w: env_id %d: action %d; want 0 to %d", statestore.ErrAction, fault.Row(i),
+			return fmt.Errorf("%w: %w: env_id %d: action %d; want 0 to %d", statestore.ErrAction, fault.RowError(i),
 				e, actions[i], n-1)
 		}
 	}
@@ -305,7 +305,7 @@ func (p *Pool) checkLegal(actions, ids []int32, sc *scratch) error {
 	case err != nil:
 		return fmt.Errorf("pool: legal actions: %w", err)
 	case bad >= 0:
-		return fmt.Errorf("%w: %w: env_id %d: action %d is illegal there", statestore.ErrAction, fault.Row(bad), ids[bad],
+		return fmt.Errorf("%w: %w: env_id %d: action %d is illegal there", statestore.ErrAction, fault.RowError(bad), ids[bad],
 			actions[bad])
 	}
 	return nil
@@ -334,11 +334,11 @@ func (p *Pool) checkIdle(ids []int32, sc *scratch, once bool) error {
 	for i, e := range ids {
 		switch {
 		case e < 0 || int(e) >= len(p.status):
-			return fmt.Errorf("%w: %w: env_id %d; want 0 to %d", ErrEnvID, fault.Row(i), e, len(p.status)-1)
+			return fmt.Errorf("%w: %w: env_id %d; want 0 to %d", ErrEnvID, fault.RowError(i), e, len(p.status)-1)
 		case seen[e] && once:
-			return fmt.Errorf("%w: %w: env_id %d occurs twice", ErrEnvID, fault.Row(i), e)
+			return fmt.Errorf("%w: %w: env_id %d occurs twice", ErrEnvID, fault.RowError(i), e)
 		case p.status[e] == inFlight:
-			return fmt.Errorf("%w: %w: env_id %d: receive its result first", ErrBusy, fault.Row(i), e)
+			return fmt.Errorf("%w: %w: env_id %d: receive its result first", ErrBusy, fault.RowError(i), e)
 		}
 		seen[e] = true
 	}
@@ -473,7 +473,7 @@ func (p *Pool) idle(ids []int32, once bool, f func() error) error {
 	}
 	for i, e := range ids {
 		if p.status[e] == fresh {
-			return fmt.Errorf("%w: %w: env_id %d", ErrNotStarted, fault.Row(i), e)
+			return fmt.Errorf("%w: %w: env_id %d", ErrNotStarted, fault.RowError(i), e)
 		}
 	}
 	return f()

@@ -89,7 +89,7 @@ func (p *Pool) Replay(ids, steps, out []int32) error {
 	err := p.recorded(ids, func() error {
 		for i, e := range ids {
 			if n := len(p.logs[e].actions); steps[i] < 0 || int(steps[i]) > n {
-				return fmt.Errorf("%w: %w: step %d of env_id %d; want 0 to %d", ErrConfig, fault.Row(i), steps[i], e, n)
+				return fmt.Errorf("%w: %w: step %d of env_id %d; want 0 to %d", ErrConfig, fault.RowError(i), steps[i], e, n)
 			}
 		}
 		for i, e := range ids {

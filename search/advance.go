@@ -49,11 +49,11 @@ func (s *Search) checkActions(actions []int32) error {
 	for row, a := range actions {
 		slots[row] = int32(row * s.stride)
 		if a < 0 || int(a) >= s.actions {
-			return fmt.Errorf("%w: %w: action %d; want 0 to %d", ErrAction, fault.Row(row), a, s.actions-1)
+			return fmt.Errorf("%w: %w: action %d; want 0 to %d", ErrAction, fault.RowError(row), a, s.actions-1)
 		}
 	}
 	if bad := s.block.Arena.Check(slots, actions); bad >= 0 {
-		return fmt.Errorf("%w: %w: action %d is illegal there", ErrAction, fault.Row(bad), actions[bad])
+		return fmt.Errorf("%w: %w: action %d is illegal there", ErrAction, fault.RowError(bad), actions[bad])
 	}
 	return nil
 }

@@ -171,7 +171,7 @@ func (r *Roots) validate(actions, simulations int) error {
 	}
 	for i, n := range r.Simulations {
 		if n < 1 || int(n) > simulations {
-			return fmt.Errorf("%w: simulations of %w is %d; want 1 to num_simulations=%d", ErrConfig, fault.Row(i), n,
+			return fmt.Errorf("%w: simulations of %w is %d; want 1 to num_simulations=%d", ErrConfig, fault.RowError(i), n,
 				simulations)
 		}
 	}

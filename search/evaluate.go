@@ -56,7 +56,7 @@ func Evaluate(
 			err = out.Errors[i]
 		}
 		if err != nil {
-			return version, fmt.Errorf("%w: %w: %w", ErrEvaluator, fault.Row(i), err)
+			return version, fmt.Errorf("%w: %w: %w", ErrEvaluator, fault.RowError(i), err)
 		}
 	}
 	return version, nil

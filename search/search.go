@@ -309,7 +309,7 @@ func (s *Search) Err() error { return s.errFrom(0) }
 func (s *Search) errFrom(row0 int) error {
 	for row, err := range s.errs {
 		if err != nil {
-			return fmt.Errorf("%w: %w: %w", ErrEvaluator, fault.Row(row0+row), err)
+			return fmt.Errorf("%w: %w: %w", ErrEvaluator, fault.RowError(row0+row), err)
 		}
 	}
 	return nil

@@ -64,9 +64,9 @@ func (h *handles) slot(row int, handle int32) (int32, error) {
 		return slot, nil
 	}
 	if handle < 0 || handle>>markShift != h.mark || int(slot) >= len(h.gens) {
-		return 0, fmt.Errorf("%w: %w: %d", ErrForeign, fault.Row(row), handle)
+		return 0, fmt.Errorf("%w: %w: %d", ErrForeign, fault.RowError(row), handle)
 	}
-	return 0, fmt.Errorf("%w: %w: %d", ErrStale, fault.Row(row), handle)
+	return 0, fmt.Errorf("%w: %w: %d", ErrStale, fault.RowError(row), handle)
 }
 
 // grow makes room for n slots.

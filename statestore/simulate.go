@@ -15,7 +15,7 @@ import (
 // the row, the action and what is legal.
 var ErrAction = errors.New("statestore: bad action")
 
-func rowError(row int, err error) error { return fmt.Errorf("%w: %w", fault.Row(row), err) }
+func rowError(row int, err error) error { return fmt.Errorf("%w: %w", fault.RowError(row), err) }
 
 // Steps is where Simulate writes, all in the caller's memory. A nil field isn't written, but
 // Children must be there.
@@ -97,7 +97,7 @@ func (s *Store) actionRange(actions []int32) error {
 	n := int32(s.env.Spec().NumActions)
 	for i, a := range actions {
 		if a < 0 || a >= n {
-			return fmt.Errorf("%w: %w: action %d; want 0 to %d", ErrAction, fault.Row(i), a, n-1)
+			return fmt.Errorf("%w: %w: action %d; want 0 to %d", ErrAction, fault.RowError(i), a, n-1)
 		}
 	}
 	return nil
@@ -141,7 +141,7 @@ func (s *Store) illegal(j *job) error {
 	row := j.illegal
 	legal := make([]bool, s.env.Spec().NumActions)
 	s.arena.Mask(j.parents[row:row+1], legal)
-	return fmt.Errorf("%w: %w: action %d is illegal; legal: %v", ErrAction, fault.Row(row), j.actions[row],
+	return fmt.Errorf("%w: %w: action %d is illegal; legal: %v", ErrAction, fault.RowError(row), j.actions[row],
 		list(legal))
 }
 
@@ -224,6 +224,6 @@ func (j *job) recover(lo int) {
 	defer j.mu.Unlock()
 	if j.err == nil || row < j.errRow {
 		j.errRow = row
-		j.err = fmt.Errorf("statestore: %s: %w: %w", j.store.env.Spec().ID, fault.Row(row), err)
+		j.err = fmt.Errorf("statestore: %s: %w: %w", j.store.env.Spec().ID, fault.RowError(row), err)
 	}
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -50,7 +51,7 @@ func (c *Client) ServeEvaluator(ctx context.Context, a Attach, ev evaluator.Eval
 	for {
 		m, err := stream.Recv()
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return wire.FromStatus(err)

@@ -121,10 +121,11 @@ func (b *benches) use(ref *pb.EnvRef) (x *bench, release func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	key := id
+	parts := []string{id}
 	for _, name := range slices.Sorted(maps.Keys(kw)) {
-		key += fmt.Sprintf(" %s=%s", name, kw[name])
+		parts = append(parts, fmt.Sprintf("%s=%s", name, kw[name]))
 	}
+	key := strings.Join(parts, " ")
 	b.mu.Lock()
 	known := b.all[key] != nil
 	b.mu.Unlock()

@@ -149,10 +149,10 @@ func (s *envService) Snapshot(ctx context.Context, req *pb.EnvIds) (*pb.StateIds
 	})
 }
 
-// newStates returns the handles that make writes.
-func newStates(p *openPool, n int, make_ func(out []int32) error) (*pb.StateIds, error) {
+// newStates returns the handles that fill writes.
+func newStates(p *openPool, n int, fill func(out []int32) error) (*pb.StateIds, error) {
 	out := make([]int32, n)
-	if err := make_(out); err != nil {
+	if err := fill(out); err != nil {
 		return nil, err
 	}
 	return &pb.StateIds{Pool: p.id, StateId: wire.Vector(out)}, nil

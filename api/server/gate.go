@@ -160,8 +160,9 @@ func expected(err error) bool {
 	switch wire.From(err).Code {
 	case errcode.Cancelled, errcode.Deadline, errcode.Overloaded, errcode.Unavailable, errcode.InvalidArgument:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 func panicOf(err error) string {

@@ -19,6 +19,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	registerBrittle()
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).purgeStaleWorkers"),
 		goleak.IgnoreTopFunction("github.com/panjf2000/ants/v2.(*poolCommon).ticktock"))
 }

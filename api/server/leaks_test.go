@@ -146,7 +146,7 @@ func TestB39ReleasedTwice(t *testing.T) {
 	_, c := pair(t, server.Config{})
 	p, err := c.Open(t.Context(), client.Env{ID: c4}, pool.Config{NumEnvs: 2})
 	require.NoError(t, err)
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	_, err = p.Reset(t.Context(), nil, nil, &pool.Batch{})
 	require.NoError(t, err)
 	for range 50 {

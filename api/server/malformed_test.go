@@ -452,7 +452,7 @@ func badCalls(t testing.TB, at string, n int) map[codes.Code]int {
 	require.Len(t, methods, 31)
 	for w := range 12 {
 		c := dial(t, at, client.Config{NoRetry: true})
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		conn := c.Conn()
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(2, uint64(w)))
@@ -513,7 +513,7 @@ func badStreams(t testing.TB, at string, n int) (answers int64) {
 			Value: wire.Vector([]float32{1, 2})}}},
 	}
 	c := dial(t, at, client.Config{NoRetry: true})
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	conn, r := c.Conn(), rand.New(rand.NewPCG(3, 3))
 	methods := slices.Sorted(func(yield func(string) bool) {
 		for m := range first {

@@ -51,7 +51,7 @@ func (brittle) Step(s *brittleState, action int32) envs.Outcome {
 
 func (brittle) Observe(s *brittleState, row envs.Row) { row.Float32(0)[0] = float32(s.Steps) }
 
-func init() {
+func registerBrittle() {
 	envs.MustRegister("Brittle-v0", envs.NewEntry("Falls over.", func(struct{}) (brittle, error) {
 		return brittle{},
 			nil
@@ -63,7 +63,7 @@ func TestPanics(t *testing.T) {
 	_, c := pair(t, server.Config{})
 	p, err := c.Open(t.Context(), client.Env{ID: "Brittle-v0"}, pool.Config{NumEnvs: 3})
 	require.NoError(t, err)
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	b := &pool.Batch{EnvID: make([]int32, 3), Failed: make([]bool, 3), Reward: make([]float32, 3)}
 	_, err = p.Reset(t.Context(), nil, nil, b)
 	require.NoError(t, err)
@@ -163,7 +163,7 @@ func TestMetricsAndTraces(t *testing.T) {
 	defer page.Close()
 	r, err := http.Get(page.URL)
 	require.NoError(t, err)
-	defer r.Body.Close()
+	defer func() { _ = r.Body.Close() }()
 	text, err := io.ReadAll(r.Body)
 	require.NoError(t, err)
 	for _, line := range []string{

@@ -49,14 +49,14 @@ func (j *job) free() {
 	if j.use != nil {
 		j.use.release()
 	}
-	j.roots.release()
+	j.release()
 }
 
 func (s *Server) fill(ctx context.Context, j *job, client *identity, req *pb.SearchRequest, ask bool) (err error) {
 	if j.cfg, err = wire.Config(req.Settings, j.env.Spec()); err != nil {
 		return err
 	}
-	n := len(j.roots.states)
+	n := len(j.states)
 	if err := s.fitsTrees(j.env, &j.cfg, n); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (s *Server) fill(ctx context.Context, j *job, client *identity, req *pb.Sea
 	if err := readRoots(&j.Roots, req, n, j.env.Spec().NumActions); err != nil {
 		return err
 	}
-	j.Roots.States = j.roots.states
+	j.States = j.states
 	if ask {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (s *searchService) Run(ctx context.Context, req *pb.SearchRequest) (*pb.Sea
 	defer j.free()
 	ctx, span := s.tracer.Start(ctx, "azserve.search")
 	defer span.End()
-	span.SetAttributes(attribute.String("env", j.env.Spec().ID), attribute.Int("rows", len(j.roots.states)),
+	span.SetAttributes(attribute.String("env", j.env.Spec().ID), attribute.Int("rows", len(j.states)),
 		attribute.Int("simulations", j.cfg.NumSimulations))
 	if j.cfg.KeepLogits {
 		return s.runTrees(ctx, j)
@@ -181,7 +181,7 @@ func retry(ctx context.Context, hub *remote.Hub, run func() error) (err error) {
 }
 
 func newResult(j *job) *search.Result {
-	n := len(j.roots.states)
+	n := len(j.states)
 	out := search.NewResult(n, j.env.Spec().NumActions)
 	out.Proven, out.Errors = make([]bool, n), make([]error, n)
 	return out
@@ -205,7 +205,7 @@ func rowErrors(err error, out *search.Result) error {
 
 // response returns a search's answer as a message.
 func response(j *job, out *search.Result) *pb.SearchResponse {
-	n, a, st := len(j.roots.states), j.env.Spec().NumActions, &out.Stats
+	n, a, st := len(j.states), j.env.Spec().NumActions, &out.Stats
 	m := &pb.SearchResponse{
 		Action: wire.Vector(out.Action), ActionWeights: wire.Of(out.Weights, n, a), Visits: wire.Of(out.Visits, n, a),
 		Qvalues: wire.Of(out.QValues, n, a), Value: wire.Vector(out.Value), RawValue: wire.Vector(out.Raw),

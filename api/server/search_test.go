@@ -49,7 +49,7 @@ func TestSearchIsTheSame(t *testing.T) {
 	cfg := config(env, tree.Gumbel, 40)
 	p, err := c.Open(t.Context(), client.Env{ID: c4}, pool.Config{NumEnvs: 1})
 	require.NoError(t, err)
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	b := &pool.Batch{EnvID: make([]int32, 1)}
 	_, err = p.Reset(t.Context(), nil, nil, b)
 	require.NoError(t, err)

@@ -92,7 +92,7 @@ func (p *openPool) sendActions(req *pb.SendRequest) error {
 	if err != nil {
 		return err
 	}
-	return p.Pool.Send(actions, ids)
+	return p.Send(actions, ids)
 }
 
 // lookAround is how long a wait for results goes on before it looks whether the caller is still there.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"unsafe"
 
 	pb "github.com/azserve/azserve/api/azserve/v1"
@@ -108,18 +109,14 @@ func Rows[T Element](path string, t *pb.Tensor) ([]T, error) {
 }
 
 func shapeName(shape []int) string {
-	text := "["
+	names := make([]string, len(shape))
 	for i, n := range shape {
-		if i > 0 {
-			text += ", "
-		}
+		names[i] = fmt.Sprint(n)
 		if n == Any {
-			text += "any"
-		} else {
-			text += fmt.Sprint(n)
+			names[i] = "any"
 		}
 	}
-	return text + "]"
+	return "[" + strings.Join(names, ", ") + "]"
 }
 
 var dtypeNames = map[pb.DType]string{

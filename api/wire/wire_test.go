@@ -86,7 +86,7 @@ func TestErrors(t *testing.T) {
 		statestore.ErrStale, statestore.ErrBudget, search.ErrAction, search.ErrEvaluator, search.ErrConfig, pool.ErrBusy,
 		envs.ErrUnknownEnv, envs.ErrBadState, envs.ErrNoFactors,
 	} {
-		here := wire.At("there", fmt.Errorf("%w: %w: it can't be", err, fault.Row(7)))
+		here := wire.At("there", fmt.Errorf("%w: %w: it can't be", err, fault.RowError(7)))
 		over := wire.FromStatus(wire.Status(here))
 		require.ErrorIs(t, over, err)
 		e := wire.From(over)

@@ -54,7 +54,7 @@ func run(each time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	for _, network := range []string{"tcp", "unix"} {
 		address := "127.0.0.1:0"
 		if network == "unix" {
@@ -107,7 +107,7 @@ func calls(network, address string, each time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	echoed, stop, err := echo(network, address+"e")
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func calls(network, address string, each time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer p.Close()
+	defer func() { _ = p.Close() }()
 	works, err := ourCalls(c, p)
 	if err != nil {
 		return err
@@ -307,9 +307,10 @@ func utilisation(each time.Duration) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	attached := make(chan error, 1)
+	attached := make(chan struct{})
 	go func() {
-		attached <- c.ServeEvaluator(ctx, client.Attach{Model: "device", Name: "device", MaxBatch: batch, InFlight: 3},
+		defer close(attached)
+		_ = c.ServeEvaluator(ctx, client.Attach{Model: "device", Name: "device", MaxBatch: batch, InFlight: 3},
 			evaluator.Func(d.evaluate))
 	}()
 	defer func() {
@@ -323,7 +324,7 @@ func utilisation(each time.Duration) error {
 		if err != nil {
 			return err
 		}
-		defer c.Close()
+		defer func() { _ = c.Close() }()
 		r := &client.Request{States: client.States{Env: client.Env{ID: env}}, Model: "device", Seed: uint64(k)}
 		for i := range positions {
 			r.Games = append(r.Games, client.Game{Actions: []int32{int32(k % 7), int32(i), int32(k / 7 % 7)}})

@@ -6,15 +6,15 @@ import (
 	"strconv"
 )
 
-// Row is the row of a call that an error is about. Wrap it with %w where the message names the row, so that it can
+// RowError is the row of a call that an error is about. Wrap it with %w where the message names the row, so that it can
 // be found by RowOf.
-type Row int
+type RowError int
 
-func (r Row) Error() string { return "row " + strconv.Itoa(int(r)) }
+func (r RowError) Error() string { return "row " + strconv.Itoa(int(r)) }
 
 // RowOf returns the row that an error is about, -1 if it is about none.
 func RowOf(err error) int {
-	if row, ok := errors.AsType[Row](err); ok {
+	if row, ok := errors.AsType[RowError](err); ok {
 		return int(row)
 	}
 	return -1

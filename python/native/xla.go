@@ -65,12 +65,14 @@ func azs_xla_call(op C.int32_t, a *C.azs_xla) C.int32_t {
 	switch codeOf(err) {
 	case errcode.Panic, errcode.Other:
 		return xlaInternal
-	case 5:
+	case errcode.Budget:
 		return xlaExhausted
-	case 3, 4, 8, 9, 11, 12, 13, 19:
+	case errcode.StaleState, errcode.ForeignState, errcode.EnvBusy, errcode.NothingInFlight, errcode.Closed,
+		errcode.EpisodeEnded, errcode.NotStarted, errcode.CallOrder:
 		return xlaPrecondition
+	default:
+		return xlaInvalid
 	}
-	return xlaInvalid
 }
 
 // frame is a call; results are taken in their order.
