@@ -90,7 +90,8 @@ func (f *Factorization) Check(p *Prefixes, n int) error {
 		}
 		for j, v := range p.row(i) {
 			if v < 0 || int(v) >= f.Sizes[j] {
-				return fmt.Errorf("%w: %w: component %d (%s) is %d; want 0 to %d", ErrPrefix, fault.RowError(i), j, f.Names[j], v,
+				return fmt.Errorf("%w: %w: component %d (%s) is %d; want 0 to %d", ErrPrefix, fault.RowError(i), j,
+					f.Names[j], v,
 					f.Sizes[j]-1)
 			}
 		}

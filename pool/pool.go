@@ -305,7 +305,8 @@ func (p *Pool) checkLegal(actions, ids []int32, sc *scratch) error {
 	case err != nil:
 		return fmt.Errorf("pool: legal actions: %w", err)
 	case bad >= 0:
-		return fmt.Errorf("%w: %w: env_id %d: action %d is illegal there", statestore.ErrAction, fault.RowError(bad), ids[bad],
+		return fmt.Errorf("%w: %w: env_id %d: action %d is illegal there", statestore.ErrAction, fault.RowError(bad),
+			ids[bad],
 			actions[bad])
 	}
 	return nil

@@ -45,7 +45,8 @@ func Keywords(kw envs.Keywords) map[string]string {
 	return out
 }
 
-// Env makes the environment that a message names. A keyword that is the path of a file of the other machine is refused.
+// Env makes the environment that a message names. A keyword that is the path of a file of the other machine is
+// refused.
 func Env(id string, keywords map[string]string) (*envs.Env, error) {
 	kw := envs.Keywords{}
 	for name, value := range keywords {
