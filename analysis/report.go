@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -66,7 +67,7 @@ func (e *Engine) report(j *job, s *search.Search, during bool) error {
 	a := &answer{ID: j.q.ID, Turn: j.turn, During: during, Moves: []moveInfo{}}
 	a.Root = rootInfo{
 		Player: turn[0], Visits: x.NodeVisits[0], Winrate: e.winrate(out.Value[0]), Utility: float64(out.Value[0]),
-		RawUtility: float64(out.Raw[0]), Proven: out.Proven[0], Ended: !anyTrue(legal),
+		RawUtility: float64(out.Raw[0]), Proven: out.Proven[0], Ended: !slices.Contains(legal, true),
 	}
 	if out.Version != 0 {
 		a.Root.Version = fmt.Sprintf("%016x", out.Version)
@@ -131,7 +132,7 @@ func (e *Engine) variation(j *job, x *tree.Export, action int32, m *moveInfo) er
 	if j.q.PVLength != nil {
 		length = *j.q.PVLength
 	}
-	_, width := len(x.NodeVisits), len(x.ChildrenIndex)/len(x.NodeVisits)
+	width := len(x.ChildrenIndex) / len(x.NodeVisits)
 	state := j.state
 	if err := e.cfg.Store.Retain([]int32{state}); err != nil {
 		return err
@@ -177,15 +178,6 @@ func mostVisited(visits []int32) int32 {
 		}
 	}
 	return best
-}
-
-func anyTrue(x []bool) bool {
-	for _, b := range x {
-		if b {
-			return true
-		}
-	}
-	return false
 }
 
 // action finds the action that a text means in a state: its name, or its number.

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"sync/atomic"
 	"time"
 
@@ -34,54 +33,19 @@ func (s *searchService) Session(stream pb.Search_SessionServer) error {
 	}
 	x := &session{s: s.Server, client: identityOf(stream.Context()), stream: stream}
 	defer x.close()
-	requests, failed := make(chan *pb.SessionRequest), make(chan error, 1)
-	go x.read(requests, failed) // ends with the stream, which ends when this function returns
-	idle := time.NewTimer(s.cfg.SessionIdle)
-	defer idle.Stop()
-	for {
-		select {
-		case req := <-requests:
-			idle.Stop()
-			if err := x.answer(req); err != nil {
-				return err
-			}
-			idle.Reset(s.cfg.SessionIdle)
-		case <-idle.C:
-			return wire.New(errcode.Closed, "the session was closed: no request for %v", s.cfg.SessionIdle)
-		case err := <-failed:
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		case <-stream.Context().Done(): // the reader may have ended without a word
-			return stream.Context().Err()
-		case <-s.drain:
-			return errDraining()
-		}
-	}
+	return serveRequests(s.Server, stream, s.cfg.SessionIdle, x.notice, x.answer)
 }
 
-// read takes requests from the stream; a stop is for the run that is going on.
-func (x *session) read(requests chan<- *pb.SessionRequest, failed chan<- error) {
-	for {
-		req, err := x.stream.Recv()
-		if err != nil {
-			failed <- err
-			return
-		}
-		if req.GetStop() != nil {
-			x.stop.Store(true)
-			continue
-		}
-		if req.GetRun() != nil { // a stop that comes from now on is for this run
-			x.stop.Store(false)
-		}
-		select {
-		case requests <- req:
-		case <-x.stream.Context().Done():
-			return
-		}
+// notice takes a stop, which is for the run that is going on, or for the one that waits to be answered.
+func (x *session) notice(req *pb.SessionRequest) bool {
+	if req.GetStop() != nil {
+		x.stop.Store(true)
+		return false
 	}
+	if req.GetRun() != nil { // a stop that comes from now on is for this run
+		x.stop.Store(false)
+	}
+	return true
 }
 
 func (x *session) close() {

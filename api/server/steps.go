@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"math"
 	"time"
 
@@ -181,38 +180,9 @@ func (p *openPool) recvMessage(b *pool.Batch, n int, err error) *pb.RecvResponse
 
 // Stream answers steps and forks of a stream, in their order.
 func (s *envService) Stream(stream pb.Envs_StreamServer) error {
-	requests, failed := make(chan *pb.StreamRequest), make(chan error, 1)
-	go func() { // ends with the stream, which ends when this function returns
-		for {
-			req, err := stream.Recv()
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case requests <- req:
-			case <-stream.Context().Done():
-				return
-			}
-		}
-	}()
-	for {
-		select {
-		case req := <-requests:
-			if err := stream.Send(s.streamAnswer(stream.Context(), req)); err != nil {
-				return err
-			}
-		case err := <-failed:
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
-		case <-stream.Context().Done(): // the reader may have ended without a word
-			return stream.Context().Err()
-		case <-s.drain:
-			return errDraining()
-		}
-	}
+	return serveRequests(s.Server, stream, 0, nil, func(req *pb.StreamRequest) error {
+		return stream.Send(s.streamAnswer(stream.Context(), req))
+	})
 }
 
 // streamAnswer does what one request of a stream asks.
